@@ -1,0 +1,41 @@
+"""Robustness audits of registered models.
+
+The walk: a model reference is loaded as a `Classifier`, a data reference as a `Dataset`; a pure `plan` says what runs and what is
+skipped and why; the engine turns chunks of examples into evidence; metrics are pure functions from evidence to estimates; one
+`AuditResult` is written to a folder; sinks (MLflow, HTML, PDF) and the gate read that folder and nothing else.
+
+    from audit import AuditRequest, Settings, run_audit
+
+    request = AuditRequest(models=("models:/digits/1",), data="digits:test", settings=Settings.of("quick"), out=Path("audits/one"))
+    run = run_audit(request)
+    print(run.result.models[0].overall)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from audit.pipeline import AuditRequest, AuditRun, run_audit
+    from audit.result import AuditResult
+    from audit.settings import Settings
+    from audit.vocabulary import Threat
+
+__all__ = ["AuditRequest", "AuditResult", "AuditRun", "Settings", "Threat", "run_audit"]
+
+_HOMES = {
+    "AuditRequest": "audit.pipeline",
+    "AuditRun": "audit.pipeline",
+    "run_audit": "audit.pipeline",
+    "AuditResult": "audit.result",
+    "Settings": "audit.settings",
+    "Threat": "audit.vocabulary",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name on first use: `import audit` and `audit --help` must not import torch."""
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'audit' has no attribute {name!r}")

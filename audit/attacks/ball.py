@@ -1,0 +1,150 @@
+"""The set of images a threat allows around each clean image: its ball, cut by the pixel range [0, 1].
+
+Sums over pixels go through `row_sum`, a fixed tree of elementwise additions: library reductions may pick another order for
+another number of rows, and a row's result must not depend on its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from audit.errors import InputError
+from audit.vocabulary import Norm, Threat
+
+# Smallest positive divisor: keeps 0 / 0 at 0.
+_TINY = 1e-300
+_MAX_ROUNDS = 12
+_RELATIVE_GAP = 1e-4
+
+
+def row_sum(values: torch.Tensor) -> torch.Tensor:
+    """Sum of each row of (n, ...), as (n,), by pairwise halving.
+
+    >>> row_sum(torch.tensor([[1.0, 2.0, 3.0]])).tolist()
+    [6.0]
+    """
+    flat = values.flatten(1)
+    while (width := flat.shape[1]) > 1:
+        half = width // 2
+        paired = flat[:, :half] + flat[:, half : 2 * half]
+        flat = paired if width % 2 == 0 else torch.cat([paired, flat[:, -1:]], dim=1)
+    return flat[:, 0]
+
+
+def distance(first: torch.Tensor, second: torch.Tensor, norm: Norm) -> torch.Tensor:
+    """Distance of each row of `first` (n, ...) from the same row of `second`, (n,) float64, measured in float64."""
+    return length(first.double() - second.double(), norm)
+
+
+def length(rows: torch.Tensor, norm: Norm) -> torch.Tensor:
+    """The norm of each row of (n, ...), as (n,) float64."""
+    size = rows.double().abs()
+    if norm is Norm.LINF:
+        return size.flatten(1).amax(dim=1)
+    return row_sum(size * size).sqrt() if norm is Norm.L2 else row_sum(size)
+
+
+def _per_row(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    return values.view(-1, *[1] * (like.ndim - 1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ball:
+    """The allowed images around `images` (n, c, h, w). `low` and `high` bound each pixel, rounded inwards to float32."""
+
+    images: torch.Tensor
+    threat: Threat
+    low: torch.Tensor
+    high: torch.Tensor
+
+    @classmethod
+    def around(cls, images: torch.Tensor, threat: Threat) -> Ball:
+        """The ball of `threat` around each of `images`.
+
+        Raises:
+            InputError: the norm has no attack here (L1).
+        """
+        if threat.norm is Norm.L1:
+            raise InputError(f"no attack here searches an L1 ball, so {threat} cannot be attacked; use linf or l2")
+        if threat.norm is Norm.L2:
+            return cls(images=images, threat=threat, low=torch.zeros_like(images), high=torch.ones_like(images))
+        epsilon, exact = threat.epsilon, images.double()
+        low = (exact - epsilon).clamp(min=0).to(images.dtype)
+        high = (exact + epsilon).clamp(max=1).to(images.dtype)
+        # The nearest float32 may lie outside by half a unit in the last place.
+        low = torch.where(exact - low.double() > epsilon, torch.nextafter(low, images), low)
+        high = torch.where(high.double() - exact > epsilon, torch.nextafter(high, images), high)
+        return cls(images=images, threat=threat, low=low, high=high)
+
+    def take(self, index: torch.Tensor) -> Ball:
+        """The same for some of the rows."""
+        return Ball(images=self.images[index], threat=self.threat, low=self.low[index], high=self.high[index])
+
+    def project(self, points: torch.Tensor) -> torch.Tensor:
+        """The nearest allowed images to `points` (n, c, h, w), exact for both norms up to rounding.
+
+        For L2 the nearest point is clip(x + s (z - x)) with the largest s <= 1 that stays in the ball; the iteration
+        s <- s epsilon / |clip(x + s (z - x)) - x| approaches it from inside, because that length is concave in s.
+        """
+        if self.threat.norm is Norm.LINF:
+            return torch.minimum(torch.maximum(points, self.low), self.high)
+        epsilon, delta = self.threat.epsilon, points - self.images
+        scale = (epsilon / length(delta, Norm.L2).clamp(min=_TINY)).clamp(max=1)
+        projected = self._along(delta, scale)
+        for _ in range(_MAX_ROUNDS):
+            reached = distance(projected, self.images, Norm.L2)
+            short = (scale < 1) & (reached < epsilon * (1 - _RELATIVE_GAP))
+            if not bool(short.any()):
+                break
+            scale = torch.where(short, (scale * epsilon / reached.clamp(min=_TINY)).clamp(max=1), scale)
+            projected = torch.where(_per_row(short, projected), self._along(delta, scale), projected)
+        return projected
+
+    def _along(self, delta: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return (self.images + _per_row(scale.to(delta.dtype), delta) * delta).clamp(0, 1)
+
+    def confine(self, points: torch.Tensor) -> torch.Tensor:
+        """Like `project`, but inside the ball and [0, 1] also when measured in float64; falls back to the clean image."""
+        confined = self.project(points)
+        if self.threat.norm is Norm.LINF:
+            return confined
+        shrink = 1e-6
+        while shrink < 1:
+            over = distance(confined, self.images, Norm.L2) > self.threat.epsilon
+            if not bool(over.any()):
+                return confined
+            smaller = (self.images + (1 - shrink) * (confined - self.images)).clamp(0, 1)
+            confined = torch.where(_per_row(over, confined), smaller, confined)
+            shrink *= 4
+        over = distance(confined, self.images, Norm.L2) > self.threat.epsilon
+        return torch.where(_per_row(over, confined), self.images, confined)
+
+    def steepest(self, points: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+        """The direction of unit norm in which the loss rises fastest: the sign for Linf, the normalised gradient for L2.
+
+        For L2, components that would leave [0, 1] are dropped first, since they cost length and change nothing.
+        """
+        if self.threat.norm is Norm.LINF:
+            return gradient.sign()
+        wasted = ((points <= 0) & (gradient < 0)) | ((points >= 1) & (gradient > 0))
+        useful = torch.where(wasted, torch.zeros_like(gradient), gradient).double()
+        return (useful / _per_row(length(useful, Norm.L2).clamp(min=_TINY), useful)).to(points.dtype)
+
+    def random_points(self, generators: Sequence[torch.Generator], *, on_edge: bool = False) -> torch.Tensor:
+        """One random allowed image per row: uniform in the ball, or on its edge (Linf corners, the L2 sphere), then clipped."""
+        shape, epsilon = self.images.shape[1:], self.threat.epsilon
+        deltas = []
+        for source in generators:
+            if self.threat.norm is Norm.LINF:
+                unit = 2 * torch.rand(shape, generator=source) - 1
+                deltas.append(torch.where(unit < 0, -epsilon, epsilon) if on_edge else epsilon * unit)
+            else:
+                radius = 1.0 if on_edge else float(torch.rand((), generator=source)) ** (1 / shape.numel())
+                normal = torch.randn(shape, generator=source)
+                deltas.append(normal * (epsilon * radius / max(float(length(normal[None], Norm.L2)), _TINY)))
+        if not deltas:
+            return self.images.clone()
+        return self.project(self.images + torch.stack(deltas).to(self.images))

@@ -1,0 +1,78 @@
+"""Accuracy against epsilon: which examples survive at each of several budgets around the threat's own.
+
+The curve goes DOWN in epsilon and attacks only what the larger budget broke: about a third of the passes of independent attacks.
+It assumes that the larger budget missed no break, so the point at the threat's own epsilon comes from the full cascade.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from audit.attacks.cascade import Attack
+from audit.attacks.run import Batch, Oracle, verify
+from audit.data import Chunk
+from audit.evidence import AccuracyEpsilon, Bools, Floats, WorstCase
+from audit.models import Classifier
+from audit.vocabulary import Norm, Threat
+
+
+def curve_epsilons(threat: Threat, multiples: Sequence[float]) -> tuple[float, ...]:
+    """0, the threat's own epsilon and its multiples, ascending without repeats; at most 1 for Linf.
+
+    >>> curve_epsilons(Threat.parse("linf:0.4"), (0.5, 1.0, 5.0))
+    (0.0, 0.2, 0.4, 1.0)
+    """
+    limit = 1.0 if threat.norm is Norm.LINF else np.inf
+    return tuple(sorted({0.0, threat.epsilon, *(min(multiple * threat.epsilon, limit) for multiple in multiples)}))
+
+
+def accuracy_epsilon(
+    classifier: Classifier, chunk: Chunk, evidence: WorstCase, multiples: Sequence[float], arm: str, attack: Attack
+) -> AccuracyEpsilon:
+    """The curve of a chunk, given its worst case at the threat's own epsilon.
+
+    An example the model fails to answer counts as not robust. `robust` is monotone: a break counts at every larger epsilon.
+    """
+    threat, size = evidence.threat, len(chunk.labels)
+    epsilons = np.array(curve_epsilons(threat, multiples))
+    batch = Batch.of(chunk, classifier.device)
+    forward, backward = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+    robust = np.tile(evidence.clean_correct[:, None], (1, len(epsilons)))
+    own = threat.epsilon
+    # The smallest distance at which a verified break is known; natural errors are already out.
+    known = np.where(evidence.clean_correct & (evidence.broken_by >= 0), evidence.distance, np.inf)
+    robust[:, epsilons >= own] &= evidence.robust[:, None]
+    above, below = np.flatnonzero(epsilons > own), np.flatnonzero((epsilons > 0) & (epsilons < own))
+    for columns, open_rows in ((above, evidence.robust), (below, evidence.clean_correct & ~evidence.robust)):
+        candidates = open_rows.copy()
+        for column in columns[::-1]:
+            at = threat.at(float(epsilons[column]))
+            oracle = Oracle(classifier, size)
+            survived = _survivors(oracle, batch, candidates, known, at, attack)
+            forward, backward = forward + oracle.forward, backward + oracle.backward
+            robust[:, column] &= ~candidates | survived
+            candidates &= ~survived
+    return AccuracyEpsilon(
+        threat=threat,
+        epsilons=tuple(float(epsilon) for epsilon in epsilons),
+        arm=arm,
+        robust=robust,
+        forward_passes=forward,
+        backward_passes=backward,
+    )
+
+
+def _survivors(oracle: Oracle, batch: Batch, candidates: Bools, known: Floats, threat: Threat, attack: Attack) -> Bools:
+    """Which candidates survive `attack` at `threat`; updates `known`. A break known inside the ball is not searched again."""
+    survived = candidates & (known > threat.epsilon)
+    rows = np.flatnonzero(survived)
+    if len(rows):
+        part = batch.take(torch.as_tensor(rows, device=batch.images.device))
+        verified = verify(oracle, part, attack(oracle, part, threat), threat)
+        broken = rows[verified.broken]
+        known[broken] = np.minimum(known[broken], verified.distance[verified.broken])
+        survived[rows[verified.broken | oracle.unanswered[rows]]] = False
+    return survived

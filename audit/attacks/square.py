@@ -1,0 +1,99 @@
+"""The Square attack for Linf (Andriushchenko et al. 2020, arXiv 1912.00049): random search with square-shaped changes.
+
+Differs from the paper's code in: windows may touch the last row and column (there an off-by-one keeps them out), and a proposal
+that changes nothing is flipped once instead of redrawn without end.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from audit.attacks.ball import Ball
+from audit.attacks.losses import margin
+from audit.attacks.randomness import generators
+from audit.attacks.run import Batch, Oracle, misclassified
+from audit.errors import InputError
+from audit.vocabulary import Norm, Threat
+
+# Share of the image in the first window; the paper's value for Linf.
+INITIAL_SHARE = 0.8
+# (iterations out of 10000, divisor of the share): the paper's schedule.
+_SCHEDULE = ((10, 1), (50, 2), (200, 4), (500, 8), (1000, 16), (2000, 32), (4000, 64), (6000, 128), (8000, 256))
+
+
+def window_side(query: int, queries: int, height: int, width: int) -> int:
+    """Side of the square at `query` of `queries`, in pixels, at least 1.
+
+    >>> [window_side(q, 1000, 28, 28) for q in (1, 100, 900)]
+    [25, 6, 1]
+    """
+    scaled = int(query / queries * 10000)
+    divisor = next((divisor for until, divisor in _SCHEDULE if scaled <= until), 512)
+    return min(max(round(math.sqrt(INITIAL_SHARE / divisor * height * width)), 1), height, width)
+
+
+def square(
+    oracle: Oracle, batch: Batch, threat: Threat, *, queries: int, seed: int, purpose: str, stop_early: bool
+) -> torch.Tensor:
+    """The image of largest margin met, (n, c, h, w), starting from vertical stripes.
+
+    Args:
+        oracle: the model; only its logits are used.
+        batch: clean images and labels.
+        threat: Linf.
+        queries: forward passes per example, the first one included.
+        seed: of the audit.
+        purpose: names the random draws.
+        stop_early: drop an example once misclassified; otherwise continue on the margin for the full query count.
+
+    Raises:
+        InputError: the norm is not Linf.
+    """
+    if threat.norm is not Norm.LINF:
+        raise InputError(f"the Square attack is defined for linf here, not for {threat}")
+    if threat.epsilon == 0 or not len(batch) or queries < 1:
+        return batch.images.clone()
+    _, c, h, w = batch.images.shape
+    device = batch.images.device
+    stripes, draws = _draws(generators(seed, batch.ids, purpose), queries, c, w)
+    ball = Ball.around(batch.images, threat)
+    strongest = torch.where(stripes.to(device), ball.high, ball.low)
+    highest = margin(oracle.logits(batch, strongest), batch.labels).nan_to_num(nan=-torch.inf)
+    alive = _unbroken(highest) if stop_early else torch.arange(len(batch), device=device)
+    draws = draws.to(device)
+    live, ball = batch.take(alive), ball.take(alive)
+    rows, columns = torch.arange(h, device=device), torch.arange(w, device=device)
+    for query in range(1, queries):
+        if not len(live):
+            break
+        points, side = strongest[alive], window_side(query, queries, h, w)
+        u = draws[alive, query - 1]
+        top = (u[:, 0] * (h - side + 1)).long().clamp(max=h - side)[:, None]
+        left = (u[:, 1] * (w - side + 1)).long().clamp(max=w - side)[:, None]
+        in_rows, in_columns = (rows >= top) & (rows < top + side), (columns >= left) & (columns < left + side)
+        window = (in_rows[:, :, None] & in_columns[:, None, :])[:, None]
+        up = (u[:, 2:] < 0.5)[:, :, None, None]
+        proposal = torch.where(window, torch.where(up, ball.high, ball.low), points)
+        idle = (proposal == points).flatten(1).all(dim=1).view(-1, 1, 1, 1)
+        proposal = torch.where(idle & window, torch.where(up, ball.low, ball.high), proposal)
+        logits = oracle.logits(live, proposal)
+        reached = margin(logits, live.labels)
+        better = reached > highest[alive]
+        strongest[alive[better]] = proposal[better]
+        highest[alive[better]] = reached[better]
+        if stop_early and bool((broken := misclassified(logits, live.labels) & better).any()):
+            kept = (~broken).nonzero()[:, 0]
+            alive, live, ball = alive[kept], live.take(kept), ball.take(kept)
+    return strongest
+
+
+def _unbroken(highest: torch.Tensor) -> torch.Tensor:
+    return (highest <= 0).nonzero()[:, 0]
+
+
+def _draws(sources: list[torch.Generator], queries: int, c: int, w: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Stripe signs (n, c, 1, w) and, for each later query, window corner and channel signs (n, queries - 1, 2 + c) in [0, 1)."""
+    stripes = torch.stack([torch.rand((c, 1, w), generator=source) < 0.5 for source in sources])
+    return stripes, torch.stack([torch.rand((queries - 1, 2 + c), generator=source) for source in sources])

@@ -1,0 +1,72 @@
+"""The command line: one file per verb, imported only when it is called, so that `audit --help` answers at once.
+
+Exit codes: 0 done, and the gate passed; 1 the gate failed or is undecided, or a metric failed; 2 usage or input; 3 the audit ran,
+but a sink did not take it; 130 interrupted. 1 wins over 3.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from audit.errors import AuditError, SinkError
+
+VERBS = {
+    "run": "Audit models and write, log and render the result.",
+    "plan": "Show what an audit would do, what it would skip and why.",
+    "metrics": "List what can be measured, or define one metric.",
+    "report": "Render the HTML and PDF report of a result again.",
+    "push": "Log a finished result to MLflow (after a failed log).",
+    "doctor": "Check devices, ONNX Runtime, PDF libraries, fonts and MLflow.",
+    "demo": "Train, register, audit and rank two small models.",
+}
+
+
+class UserError(click.ClickException):
+    """One sentence on stderr and an exit code, no stack trace."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        # click declares the code on the class and reads it from the instance.
+        self.exit_code = exit_code  # type: ignore[misc]
+
+
+class Verbs(click.Group):
+    """A group that knows its verbs' names and short help without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs in the order of a first session."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the verb's file."""
+        if cmd_name not in VERBS:
+            return None
+        found: click.Command = importlib.import_module(f"audit.cli.{cmd_name}").command
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs from the table above."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Turn the project's errors into one sentence and the right exit code."""
+        try:
+            return super().invoke(ctx)
+        except SinkError as error:
+            raise UserError(str(error), 3) from error
+        except AuditError as error:
+            raise UserError(str(error), 2) from error
+        except KeyboardInterrupt as error:
+            raise UserError("Interrupted before anything was measured.", 130) from error
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="mlflow-audit", prog_name="audit")
+def cli() -> None:
+    """Audit the robustness of registered models.
+
+    Start with `audit demo`, or `audit run models:/NAME/VERSION --data FOLDER`.
+    """

@@ -1,0 +1,149 @@
+"""An audit from request to delivery: run it, render and log its folder, say where everything is, choose the exit code."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from audit.cli.progress import listener
+from audit.errors import SinkError
+from audit.text import printable
+
+if TYPE_CHECKING:
+    from audit.pipeline import AuditRequest, AuditRun
+    from audit.result import AuditResult, ModelResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """Where the sinks put a result, and what they had to say."""
+
+    files: tuple[Path, ...]
+    runs: dict[str, str]
+    problems: tuple[str, ...]
+    sink_failed: bool
+
+
+def deliver(request: AuditRequest, *, experiment: str | None, log_to_mlflow: bool, mode: str, gated: bool) -> int:
+    """Run an audit and its sinks; returns the exit code. `mode` is "text", "quiet" or "json"."""
+    from audit.pipeline import run_audit
+
+    if mode == "text":
+        threats = ", ".join(threat.label for threat in request.settings.threats)
+        click.echo(
+            f"Threat {threats}; profile {request.settings.profile.name}; at most {request.settings.sample_size} examples.", err=True
+        )
+    with listener(mode) as listen:
+        run = run_audit(request, listen)
+    if run.interrupted:
+        click.echo(
+            f"Interrupted; what was measured is in {run.written.path}. Render it with: audit report {run.written.path}", err=True
+        )
+        return 130
+    delivery = to_sinks(run.written.path, request, experiment, log_to_mlflow=log_to_mlflow)
+    problems = (
+        *((f"{run.written.misplaced}: the result is in {run.written.path}",) if run.written.misplaced else ()),
+        *delivery.problems,
+    )
+    if mode == "json":
+        click.echo(json.dumps({"event": "done", **_summary(run, delivery, problems)}))
+    else:
+        _tell(run.result, delivery)
+        for problem in problems:
+            click.echo(f"Warning: {problem}", err=True)
+    return _exit_code(run, gated=gated, sink_failed=delivery.sink_failed or run.written.misplaced is not None)
+
+
+def to_sinks(folder: Path, request: AuditRequest, experiment: str | None, *, log_to_mlflow: bool) -> Delivery:
+    """Render the report, then log the folder; what one sink cannot do never keeps the other from trying."""
+    from audit.result import RESULT_FILE, TABLE_FILE
+    from audit.sinks import mlflow_run, report
+
+    files = [folder / RESULT_FILE, folder / TABLE_FILE]
+    problems: list[str] = []
+    runs: dict[str, str] = {}
+    failed = False
+    try:
+        rendered = report.render(folder)
+        files += [path for path in (rendered.html, rendered.pdf) if path is not None]
+        problems += [rendered.pdf_problem] if rendered.pdf_problem else []
+    except SinkError as error:
+        problems.append(str(error))
+        failed = True
+    if log_to_mlflow:
+        try:
+            logged = mlflow_run.log(
+                folder, tracking_uri=request.tracking_uri, registry_uri=request.registry_uri, experiment=experiment
+            )
+            runs = {"parent": logged.parent_run_id, "experiment": logged.experiment_name, "open": logged.open_hint}
+            problems += logged.notes
+        except SinkError as error:
+            problems.append(str(error))
+            failed = True
+    return Delivery(files=tuple(files), runs=runs, problems=tuple(problems), sink_failed=failed)
+
+
+def _exit_code(run: AuditRun, *, gated: bool, sink_failed: bool) -> int:
+    broken = any(record.outcome.kind == "failed" for model in run.result.models for record in model.metrics)
+    refused = gated and any(model.verdict is not None and model.verdict.status != "pass" for model in run.result.subjects)
+    if broken or refused:
+        return 1
+    return 3 if sink_failed else 0
+
+
+def overall_words(model: ModelResult) -> str:
+    """The overall score as a reader must take it.
+
+    An unmeasured dimension makes it an upper bound.
+    """
+    if model.overall.value is None:
+        return "undetermined"
+    value = f"{model.overall.value:.0f} ({model.overall.weakest})"
+    return f"at most {value}" if model.overall.undetermined else value
+
+
+def _summary(run: AuditRun, delivery: Delivery, problems: tuple[str, ...]) -> dict[str, object]:
+    return {
+        "result_id": run.result.id,
+        "folder": str(run.written.path),
+        "files": [str(path) for path in delivery.files],
+        "mlflow": delivery.runs,
+        "problems": list(problems),
+        "models": [
+            {
+                "model": model.identity.label,
+                "verdict": model.verdict.status if model.verdict else None,
+                "overall": model.overall.value,
+                "undetermined": list(model.overall.undetermined),
+                "checks_raised": [check.number for check in model.checks if check.status == "warn"],
+            }
+            for model in run.result.models
+        ],
+    }
+
+
+def _tell(result: AuditResult, delivery: Delivery) -> None:
+    for model in result.models:
+        verdict = model.verdict
+        role = "reference" if model.is_reference else (verdict.status.upper() if verdict else "")
+        words = f"policy {verdict.policy}: {verdict.sentence}" if verdict else ""
+        click.echo(f"{printable(model.identity.label)}: {role}, {printable(words)}; overall score {overall_words(model)}")
+        raised = [f"{check.number} ({check.found})" for check in model.checks if check.status == "warn"]
+        if raised:
+            click.echo(f"  honesty checks raised: {printable('; '.join(raised), 400)}")
+    for ranking in result.rankings:
+        places = [
+            f"{row.rank_low if row.rank_low == row.rank_high else f'{row.rank_low} to {row.rank_high}'}: "
+            f"{printable(result.models[row.model].identity.label)} {100 * row.value:.1f} %"
+            for row in ranking.rows
+        ]
+        click.echo(f"{ranking.dimension}, n = {ranking.samples}:  " + ";  ".join(places))
+    for path in delivery.files:
+        click.echo(str(path))
+    if delivery.runs:
+        click.echo(f"MLflow run {delivery.runs['parent']} in experiment {printable(delivery.runs['experiment'])}")
+        click.echo(printable(delivery.runs["open"]))

@@ -1,0 +1,86 @@
+"""Options that several verbs share, and what they turn into."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from audit.settings import Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_STORE = "sqlite:///mlflow.db"
+
+_AUDITED = (
+    click.argument("models", metavar="MODEL...", nargs=-1, required=True),
+    click.option("--data", required=True, help="digits, a folder of class folders, an .npz file, or MNIST-style idx files."),
+    click.option("--reference", metavar="MODEL", help="A model to compare with, audited in the same way."),
+    click.option(
+        "--profile", type=click.Choice(["quick", "standard"]), default="quick", show_default=True, help="How much work to do."
+    ),
+    click.option(
+        "--threat",
+        "threats",
+        multiple=True,
+        metavar="NORM:EPSILON",
+        help="Attack budget in [0, 1] pixels, e.g. linf:8/255 or l2:0.5; repeatable.  [default: linf:8/255]",
+    ),
+    click.option("--samples", type=click.IntRange(min=1), help="Examples to draw at most.  [default: the profile's]"),
+    click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of sampling and attacks."),
+    click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True),
+    click.option(
+        "--input-spec",
+        metavar="SPEC",
+        help="How the model wants its input: a TOML file, or e.g. range=0-255,layout=NHWC,mean=0.5,std=0.25.",
+    ),
+    click.option("--trust", is_flag=True, help="Allow loading a model that can run its own code (pickles, code paths)."),
+    click.option("--allow-chance", is_flag=True, help="Audit a model even if it is no better than guessing."),
+    click.option("--tracking-uri", metavar="URI", help="MLflow store.  [default: MLFLOW_TRACKING_URI, or sqlite:///mlflow.db]"),
+)
+
+
+def audited(function: F) -> F:
+    """Add the arguments and options that say what to audit."""
+    for option in reversed(_AUDITED):
+        function = option(function)
+    return function
+
+
+def settings_of(
+    *, profile: str, threats: tuple[str, ...], samples: int | None, seed: int, device: str, keep_images: bool = True
+) -> Settings:
+    """Settings from the command line; each threat counts once.
+
+    Raises:
+        InputError: a threat is not of the form norm:epsilon.
+    """
+    from dataclasses import replace
+
+    from audit.settings import Settings
+    from audit.vocabulary import Threat
+
+    settings = replace(Settings.of(profile), samples=samples, seed=seed, device=device, keep_images=keep_images)
+    if threats:
+        settings = replace(settings, threats=tuple(dict.fromkeys(Threat.parse(text) for text in threats)))
+    return settings
+
+
+def tracking_uri_of(given: str | None) -> str:
+    """The MLflow store: the option, the environment, or a SQLite file here."""
+    return given or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_STORE
+
+
+def registry_uri_of(tracking_uri: str) -> str:
+    """The model registry: MLFLOW_REGISTRY_URI, or the tracking store itself."""
+    return os.environ.get("MLFLOW_REGISTRY_URI") or tracking_uri
+
+
+def default_out() -> Path:
+    """A new folder named after the local time."""
+    return Path("audits") / datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")

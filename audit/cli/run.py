@@ -1,0 +1,74 @@
+"""`audit run`: audit models and write, log and render the result."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from audit.cli.deliver import deliver
+from audit.cli.options import audited, default_out, registry_uri_of, settings_of, tracking_uri_of
+
+
+@click.command("run")
+@audited
+@click.option("--policy", type=click.Path(path_type=Path), help="A policy file; the exit code is then its verdict.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Result folder.  [default: audits/<time>]")
+@click.option("--experiment", help="MLflow experiment.  [default: audit]")
+@click.option("--no-mlflow", is_flag=True, help="Write and render the result only.")
+@click.option("--no-images", is_flag=True, help="Leave every example image out of all outputs.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("--json", "as_json", is_flag=True, help="Progress and summary as JSON lines on stdout.")
+def command(
+    models: tuple[str, ...],
+    data: str,
+    policy: Path | None,
+    out: Path | None,
+    experiment: str | None,
+    no_mlflow: bool,
+    no_images: bool,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Audit one or more MODELs and write, log and render the result.
+
+    MODEL is models:/NAME/VERSION, models:/NAME@ALIAS, models:/m-ID, runs:/RUN/PATH or a file.onnx.
+    """
+    # Settings and references are checked before torch and mlflow are imported: a typo answers at once.
+    from audit.models.ref import ModelRef
+
+    for text in (*models, *([options["reference"]] if options["reference"] else [])):
+        ModelRef.parse(text)
+    settings = settings_of(
+        profile=options["profile"],
+        threats=options["threats"],
+        samples=options["samples"],
+        seed=options["seed"],
+        device=options["device"],
+        keep_images=not no_images,
+    )
+    from audit.pipeline import AuditRequest
+
+    tracking_uri = tracking_uri_of(options["tracking_uri"])
+    request = AuditRequest(
+        models=models,
+        data=data,
+        settings=settings,
+        out=out or default_out(),
+        reference=options["reference"],
+        policy=policy,
+        input_spec=options["input_spec"],
+        trust=options["trust"],
+        allow_chance=options["allow_chance"],
+        tracking_uri=tracking_uri,
+        registry_uri=registry_uri_of(tracking_uri),
+        command="audit " + shlex.join(sys.argv[1:]),
+    )
+    mode = "json" if as_json else ("quiet" if quiet else "text")
+    click.get_current_context().exit(
+        deliver(request, experiment=experiment, log_to_mlflow=not no_mlflow, mode=mode, gated=policy is not None)
+    )

@@ -1,0 +1,68 @@
+"""The reference attack: one named attack at full budget on every clean-correct example, measured from every side."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from audit.attacks.pgd import pgd
+from audit.attacks.run import Batch, Oracle, verify
+from audit.attacks.square import square
+from audit.collect.distances import distortion
+from audit.collect.predictions import clean
+from audit.data import Chunk
+from audit.evidence import EvidenceStore, ReferenceAttack
+from audit.models import Classifier
+from audit.settings import Settings
+from audit.vocabulary import Capability, Threat
+
+
+def collect(
+    classifier: Classifier, chunk: Chunk, settings: Settings, needed: EvidenceStore, threat: Threat | None
+) -> ReferenceAttack:
+    """PGD on the margin with gradients, else Square on the margin; the strongest iterate counts, not the first that succeeds.
+
+    Where the model gives no answer on the strongest iterate, the clean logits stand: no success is claimed.
+    """
+    assert threat is not None, "a reference attack belongs to a threat"
+    profile, seed, predictions = settings.profile, settings.seed, clean(needed)
+    size, correct = len(chunk.labels), predictions.correct
+    rows = np.flatnonzero(correct)
+    oracle, whole = Oracle(classifier, size), Batch.of(chunk, classifier.device)
+    batch = whole.take(torch.as_tensor(rows, device=classifier.device))
+    if Capability.GRADIENTS in classifier.lacks:
+        name = f"Square-{profile.reference_queries}"
+        proposals = square(
+            oracle, batch, threat, queries=profile.reference_queries, seed=seed, purpose="reference", stop_early=False
+        )
+    else:
+        name = f"PGD-{profile.reference_steps} margin"
+        proposals = pgd(
+            oracle, batch, threat, loss="margin", steps=profile.reference_steps, seed=seed, purpose="reference", stop_early=False
+        )
+    adversarial, logits, outside = chunk.images.copy(), predictions.logits.copy(), np.zeros(size, dtype=np.bool_)
+    if len(rows):
+        verified = verify(oracle, batch, proposals, threat)
+        answered = rows[verified.answered]
+        adversarial[answered] = verified.images.cpu().numpy()[verified.answered]
+        logits[answered] = verified.logits[verified.answered]
+        outside[rows] = verified.outside
+    measured = distortion(chunk.images, adversarial)
+    return ReferenceAttack(
+        threat=threat,
+        attack=name,
+        labels=chunk.labels,
+        clean_correct=correct,
+        adversarial_logits=logits,
+        l0=measured.l0,
+        l2=measured.l2,
+        linf=measured.linf,
+        norm_l2=measured.norm_l2,
+        norm_linf=measured.norm_linf,
+        ssim=measured.ssim,
+        psd=measured.psd,
+        psd_per_pixel=measured.psd_per_pixel,
+        outside=outside,
+        forward_passes=oracle.forward,
+        backward_passes=oracle.backward,
+    )

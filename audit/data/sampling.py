@@ -1,0 +1,92 @@
+"""Which examples an audit uses, and the chunks it reads them in."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from audit.data import Chunk, Dataset
+from audit.errors import DataError
+from audit.evidence import Ints, Strings
+from audit.result import ClassCount, DataIdentity
+from audit.text import printable
+
+
+def sample(dataset: Dataset, n: int, seed: int) -> Ints:
+    """Positions (min(n, N),) of a simple random sample without replacement, ascending; all when n >= N.
+
+    The sample is the n examples with the smallest sha256 of (seed, id). It therefore depends on nothing but the seed and the ids:
+    not on the order of the data set, a generator's version or the chunks, and a smaller sample is part of a larger one.
+
+    Raises:
+        DataError: n is below 1.
+    """
+    if n < 1:
+        raise DataError(f"a sample of {n} examples was asked for; it must be at least 1")
+    ids = dataset.ids
+    if n >= len(ids):
+        return np.arange(len(ids), dtype=np.int64)
+    keys = [hashlib.sha256(f"{seed}:{key}".encode()).digest() for key in ids]
+    chosen = sorted(range(len(ids)), key=keys.__getitem__)[:n]
+    return np.array(sorted(chosen), dtype=np.int64)
+
+
+def sample_digest(ids: Strings, labels: Ints) -> str:
+    """sha256 over the sampled (id, label) pairs in order; ids are preceded by their length, so no two samples are written alike."""
+    digest = hashlib.sha256()
+    for key, label in zip(ids, labels, strict=True):
+        encoded = str(key).encode()
+        digest.update(b"%d:%s %d\n" % (len(encoded), encoded, int(label)))
+    return digest.hexdigest()
+
+
+def chunks(dataset: Dataset, indices: Sequence[int] | Ints, rows: int) -> Iterator[Chunk]:
+    """The sampled examples in order, at most `rows` at a time; images are read when a chunk is asked for.
+
+    Raises:
+        DataError: an image cannot be read.
+    """
+    indices = np.asarray(indices, dtype=np.int64)
+    for start in range(0, len(indices), rows):
+        part = indices[start : start + rows]
+        yield Chunk(
+            positions=np.arange(start, start + len(part), dtype=np.int64),
+            ids=dataset.ids[part],
+            labels=dataset.labels[part],
+            images=dataset.images(part),
+        )
+
+
+def identity(dataset: Dataset, indices: Sequence[int] | Ints, seed: int) -> DataIdentity:
+    """What the audit rests on: the source, its digest, and the sample drawn from it.
+
+    Raises:
+        DataError: a file cannot be read while its digest is computed.
+    """
+    indices = np.asarray(indices, dtype=np.int64)
+    labels = dataset.labels[indices]
+    total = len(dataset.labels)
+    counts = np.bincount(labels, minlength=len(dataset.class_names))
+    return DataIdentity(
+        reference=dataset.reference,
+        source=dataset.source,
+        digest=dataset.digest,
+        sample_digest=sample_digest(dataset.ids[indices], labels),
+        total=total,
+        samples=len(indices),
+        sampling="all examples" if len(indices) == total else "simple random, without replacement",
+        seed=seed,
+        image_shape=dataset.image_shape,
+        classes=tuple(ClassCount(name=name, count=int(count)) for name, count in zip(dataset.class_names, counts, strict=True)),
+        cautions=_cautions(dataset.class_names, counts),
+    )
+
+
+def _cautions(names: Sequence[str], counts: Ints) -> tuple[str, ...]:
+    absent = [printable(name, 40) for name, count in zip(names, counts, strict=True) if count == 0]
+    if not absent:
+        return ()
+    listed = ", ".join(absent[:5]) + (", ..." if len(absent) > 5 else "")
+    return (f"{len(absent)} of {len(names)} classes have no example in the sample: {listed}",)

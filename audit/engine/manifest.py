@@ -1,0 +1,47 @@
+"""The reproducibility manifest: how to get the same numbers again."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import fields
+from importlib.metadata import PackageNotFoundError, version
+
+import torch
+
+from audit.profiles import Profile
+from audit.result import Manifest
+from audit.settings import Settings
+from audit.text import redact
+
+DISTRIBUTIONS = ("torch", "torchvision", "onnxruntime", "onnxruntime-gpu", "mlflow", "numpy", "scipy", "torchmetrics", "weasyprint")
+
+
+def distribution_version(name: str) -> str | None:
+    """The installed version of a distribution, or None."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def manifest(command: str, settings: Settings, device: str) -> Manifest:
+    """The manifest of this process; `command` is redacted."""
+    profile: Profile = settings.profile
+    versions = {name: found for name in DISTRIBUTIONS if (found := distribution_version(name)) is not None}
+    return Manifest(
+        command=redact(command),
+        tool_version=distribution_version("mlflow-audit") or "not installed",
+        python=platform.python_version(),
+        platform=platform.platform(terse=True),
+        device=device,
+        threads=torch.get_num_threads(),
+        seed=settings.seed,
+        settings={
+            "threats": ", ".join(map(str, settings.threats)),
+            "samples": str(settings.sample_size),
+            "block rows": str(settings.block_rows),
+            "chunk rows": str(settings.chunk_rows),
+            **{f"profile {field.name}": str(getattr(profile, field.name)) for field in fields(profile)},
+        },
+        versions=versions,
+    )

@@ -1,0 +1,122 @@
+"""A subject: one loaded model with its clean predictions, checked before anything expensive starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from audit import statistics
+from audit.data import Dataset
+from audit.engine.local import Listener, gather
+from audit.engine.summary import predictions_of
+from audit.errors import DataError, ModelError
+from audit.evidence import Evidence, EvidenceKey, EvidenceStore, Ints
+from audit.metrics import CATALOG
+from audit.metrics.honesty import MOST_REPEAT_DIFFERENCE, RunFacts
+from audit.models import Classifier, resolve_outputs
+from audit.plan import Plan, plan
+from audit.settings import Settings
+from audit.text import printable
+
+PREDICTIONS = EvidenceKey(kind=Evidence.PREDICTIONS)
+REPEATS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A model ready to be attacked: its plan, what the run knows about it, and its clean predictions in `store`."""
+
+    classifier: Classifier
+    is_reference: bool
+    plan: Plan
+    facts: RunFacts
+    store: EvidenceStore
+
+
+def open_subject(
+    classifier: Classifier,
+    dataset: Dataset,
+    indices: Ints,
+    settings: Settings,
+    listen: Listener,
+    *,
+    is_reference: bool,
+    allow_chance: bool,
+) -> Subject:
+    """Settle the outputs, predict the clean sample, and refuse what cannot be audited.
+
+    Raises:
+        DataError: a label is outside the model's classes.
+        ModelError: the model refuses the images, gives non-finite outputs, or is no better than guessing.
+    """
+    first = torch.from_numpy(dataset.images(indices[: settings.block_rows])).to(classifier.device)
+    classifier = resolve_outputs(classifier, first)
+    _check_labels(classifier, dataset, indices)
+    repeat_difference = _repeat_difference(classifier, first)
+    store = EvidenceStore()
+    store = store.with_item(PREDICTIONS, gather(classifier, dataset, indices, PREDICTIONS, store, settings, listen))
+    if not allow_chance:
+        _check_chance(classifier, store)
+    facts = RunFacts(
+        threats=settings.threats,
+        repeat_difference=repeat_difference,
+        outputs=classifier.identity.outputs,
+        outputs_clear=not any("softmax is applied twice" in caution for caution in classifier.identity.cautions),
+        device_asked=settings.device,
+        device=classifier.identity.device,
+    )
+    planned = plan(CATALOG, classifier.lacks, settings, classifier.classes, int(np.prod(dataset.image_shape)))
+    if repeat_difference > MOST_REPEAT_DIFFERENCE:
+        planned = _without_per_example_arms(planned, repeat_difference)
+    return Subject(classifier=classifier, is_reference=is_reference, plan=planned, facts=facts, store=store)
+
+
+def _without_per_example_arms(planned: Plan, difference: float) -> Plan:
+    because = f"the model answers at random: five identical calls differ by {difference:.2g} in probability"
+    deterministic = {Evidence.PREDICTIONS, Evidence.TEMPERATURE}
+    random = {stage.key: because for stage in planned.stages if stage.key.kind not in deterministic}
+    return replace(
+        planned,
+        stages=tuple(stage for stage in planned.stages if stage.key not in random),
+        skipped={**planned.skipped, **random},
+    )
+
+
+def _repeat_difference(classifier: Classifier, images: torch.Tensor) -> float:
+    calls = torch.stack([classifier.logits(images).double().softmax(dim=1) for _ in range(REPEATS)])
+    return float((calls.amax(dim=0) - calls.amin(dim=0)).max())
+
+
+def _check_labels(classifier: Classifier, dataset: Dataset, indices: Ints) -> None:
+    labels = dataset.labels[indices]
+    outside = np.flatnonzero(labels >= classifier.classes)
+    if len(outside):
+        worst = int(labels[outside].max())
+        raise DataError(
+            f"{len(outside)} of {len(labels)} sampled labels are outside the classes of {printable(classifier.identity.label)}: "
+            f"it knows {classifier.classes} (0 to {classifier.classes - 1}), the data have label {worst} "
+            f"(first: {printable(str(dataset.ids[indices][outside[0]]))}); check that model and data belong together"
+        )
+
+
+def _check_chance(classifier: Classifier, store: EvidenceStore) -> None:
+    predictions = predictions_of(store)
+    right, total = int(predictions.correct.sum()), len(predictions.labels)
+    counts = np.bincount(predictions.labels)
+    chance = float(counts.max()) / total
+    interval = statistics.proportion(right, total)
+    if interval.low > chance:
+        return
+    name = printable(classifier.identity.label)
+    if chance == 1.0:
+        raise ModelError(
+            f"all {total} sampled examples have one label, so nothing tells {name} from a constant answer; "
+            "give data with several classes, or pass --allow-chance"
+        )
+    raise ModelError(
+        f"{name} is right on {right} of {total} clean images (95 % interval {interval.low:.1%} to {interval.high:.1%}), which cannot "
+        f"be told from always answering the largest class ({chance:.1%}); check value range, normalisation, layout, class order and "
+        "label offsets (--input-spec), give more examples if there are few, or pass --allow-chance to audit it all the same"
+    )

@@ -1,0 +1,183 @@
+"""Evidence as the report tells it: curves, cascades, classes and failures. Counts of evidence, no new measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import scipy.special
+
+from audit import statistics
+from audit.evidence import (
+    NATURAL_ERROR,
+    UNKNOWN,
+    AccuracyEpsilon,
+    Bools,
+    Evidence,
+    EvidenceKey,
+    EvidenceStore,
+    Predictions,
+    ShownFailure,
+    WorstCase,
+)
+from audit.result import AttackStage, Cascade, ClassRow, Curve, CurvePoint, FailureExample
+from audit.vocabulary import Threat
+
+ARMS: Mapping[Evidence, str] = {
+    Evidence.WORST_CASE_WHITE_BOX: "white-box",
+    Evidence.WORST_CASE_BLACK_BOX: "black-box",
+}
+
+
+def predictions_of(store: EvidenceStore) -> Predictions:
+    """The clean predictions, which every audited model has."""
+    return store.get_as(Predictions, EvidenceKey(kind=Evidence.PREDICTIONS))
+
+
+def class_name(names: tuple[str, ...], index: int) -> str:
+    """The name of a class; a model may know more classes than the data names."""
+    return names[index] if 0 <= index < len(names) else str(index)
+
+
+def strongest_arm(store: EvidenceStore, threat: Threat) -> tuple[str, WorstCase] | None:
+    """The white-box arm where there is one, else the black-box arm, else None."""
+    for kind, arm in ARMS.items():
+        key = EvidenceKey(kind=kind, threat=threat)
+        if key in store:
+            return arm, store.get_as(WorstCase, key)
+    return None
+
+
+def curves(store: EvidenceStore, threats: tuple[Threat, ...]) -> tuple[Curve, ...]:
+    """One accuracy-epsilon curve per threat that has one."""
+    found = []
+    for threat in threats:
+        key = EvidenceKey(kind=Evidence.ACCURACY_EPSILON, threat=threat)
+        if key not in store:
+            continue
+        evidence = store.get_as(AccuracyEpsilon, key)
+        samples = len(evidence.robust)
+        points = []
+        for index, epsilon in enumerate(evidence.epsilons):
+            right = int(evidence.robust[:, index].sum())
+            interval = statistics.proportion(right, samples)
+            points.append(CurvePoint(epsilon=epsilon, accuracy=right / samples, low=interval.low, high=interval.high))
+        found.append(Curve(norm=threat.norm.value, threat=str(threat), arm=evidence.arm, samples=samples, points=tuple(points)))
+    return tuple(found)
+
+
+def cascades(store: EvidenceStore, threats: tuple[Threat, ...]) -> tuple[Cascade, ...]:
+    """Which attack broke how many, per threat and arm."""
+    found = []
+    for threat in threats:
+        for kind, arm in ARMS.items():
+            key = EvidenceKey(kind=kind, threat=threat)
+            if key not in store:
+                continue
+            evidence = store.get_as(WorstCase, key)
+            natural = int(np.sum(evidence.broken_by == NATURAL_ERROR))
+            standing = len(evidence.state) - natural
+            stages = []
+            for index, attack in enumerate(evidence.attacks):
+                broken = int(np.sum(evidence.broken_by == index))
+                stages.append(AttackStage(attack=attack, images_in=standing, broken=broken))
+                standing -= broken
+            found.append(
+                Cascade(
+                    arm=arm,
+                    threat=str(threat),
+                    samples=len(evidence.state),
+                    natural_errors=natural,
+                    unknown=int(np.sum(evidence.state == UNKNOWN)),
+                    survivors=int(evidence.robust.sum()),
+                    forward_passes_per_image=float(evidence.forward_passes.mean()),
+                    backward_passes_per_image=float(evidence.backward_passes.mean()),
+                    stages=tuple(stages),
+                )
+            )
+    return tuple(found)
+
+
+def classes(store: EvidenceStore, names: tuple[str, ...], threat: Threat) -> tuple[ClassRow, ...]:
+    """Clean and worst-case accuracy per class under the first threat, classes without an example included."""
+    predictions = predictions_of(store)
+    strongest = strongest_arm(store, threat)
+    rows = []
+    for index, name in enumerate(names):
+        members: Bools = predictions.labels == index
+        count = int(members.sum())
+        robust = robust_low = robust_high = None
+        taken_for = None
+        if count and strongest is not None:
+            evidence = strongest[1]
+            standing = int(evidence.robust[members].sum())
+            interval = statistics.proportion(standing, count)
+            robust, robust_low, robust_high = standing / count, interval.low, interval.high
+            taken_for = _taken_for(evidence.adversarial_class[members & (evidence.broken_by >= 0)], names)
+        rows.append(
+            ClassRow(
+                name=name,
+                samples=count,
+                clean=float(predictions.correct[members].mean()) if count else None,
+                robust=robust,
+                robust_low=robust_low,
+                robust_high=robust_high,
+                taken_for=taken_for,
+            )
+        )
+    return tuple(rows)
+
+
+def _taken_for(broken_as: np.ndarray, names: tuple[str, ...]) -> str | None:
+    if len(broken_as) == 0:
+        return None
+    counts = np.bincount(broken_as)
+    return f"{class_name(names, int(counts.argmax()))} ({counts.max()} of {len(broken_as)})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """A failure to show: its record without images, and the images where they were kept."""
+
+    record: FailureExample
+    images: ShownFailure | None
+
+
+def failures(store: EvidenceStore, names: tuple[str, ...], threats: tuple[Threat, ...], limit: int) -> tuple[Failure, ...]:
+    """The first failures in sample order, of the strongest arm of each threat in turn, at most `limit`."""
+    return tuple(islice((failure for threat in threats for failure in _failures_at(store, names, threat)), limit))
+
+
+def _failures_at(store: EvidenceStore, names: tuple[str, ...], threat: Threat) -> Iterator[Failure]:
+    strongest = strongest_arm(store, threat)
+    if strongest is None:
+        return
+    arm, evidence = strongest
+    predictions = predictions_of(store)
+    probabilities = scipy.special.softmax(predictions.logits, axis=1)
+    kept = {shown.position: shown for shown in evidence.shown}
+    for row in np.flatnonzero(evidence.broken_by >= 0).tolist():
+        label = int(predictions.labels[row])
+        yield Failure(
+            record=FailureExample(
+                example_id=str(predictions.ids[row]),
+                label=class_name(names, label),
+                clean_confidence=float(probabilities[row, label]),
+                adversarial_label=class_name(names, int(evidence.adversarial_class[row])),
+                adversarial_confidence=float(evidence.adversarial_confidence[row]),
+                attack=evidence.attacks[int(evidence.broken_by[row])],
+                arm=arm,
+                threat=str(threat),
+                norm=threat.norm.value,
+                distance=float(evidence.distance[row]),
+            ),
+            images=kept.get(row),
+        )
+
+
+def failures_total(store: EvidenceStore, threats: tuple[Threat, ...]) -> int:
+    """How many examples the strongest arms broke in all, shown or not."""
+    strongest = (strongest_arm(store, threat) for threat in threats)
+    return sum(int(np.sum(found[1].broken_by >= 0)) for found in strongest if found is not None)

@@ -1,0 +1,134 @@
+"""The per-example table and the images of the failures shown: the parts of a result that are not numbers about the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import scipy.special
+from PIL import Image
+
+from audit.engine.summary import ARMS, Failure, predictions_of
+from audit.evidence import (
+    BROKEN,
+    SURVIVED,
+    Evidence,
+    EvidenceKey,
+    EvidenceStore,
+    FisherEstimate,
+    FisherSpectrum,
+    Images,
+    Ints,
+    ReferenceAttack,
+    Temperature,
+    WorstCase,
+)
+from audit.fisher.spectrum import spectrum
+from audit.result import FAILURES_FOLDER, TABLE_FILE, FailureExample
+
+STATES = {BROKEN: "broken", SURVIVED: "survived"}
+
+
+def columns(store: EvidenceStore, model: int) -> dict[str, pa.Array]:
+    """One model's columns, one row per sampled example; values that were not measured are null."""
+    predictions = predictions_of(store)
+    rows = len(predictions.labels)
+    probabilities = scipy.special.softmax(predictions.logits, axis=1)
+    found: dict[str, Any] = {
+        "model": np.full(rows, model),
+        "id": predictions.ids.tolist(),
+        "label": predictions.labels,
+        "predicted": predictions.predicted,
+        "correct": predictions.correct,
+        "confidence": probabilities.max(axis=1),
+    }
+    for key, value in store.items():
+        if key.threat is None:
+            continue
+        if isinstance(value, WorstCase):
+            arm = ARMS[key.kind].replace("-", "_")
+            broken = value.broken_by >= 0
+            found[f"{arm}_state/{key.threat.key}"] = [STATES.get(int(state), "unknown") for state in value.state]
+            found[f"{arm}_broken_by/{key.threat.key}"] = [
+                value.attacks[index] if index >= 0 else None for index in value.broken_by.tolist()
+            ]
+            found[f"{arm}_class/{key.threat.key}"] = pa.array(value.adversarial_class, mask=~broken)
+            found[f"{arm}_distance/{key.threat.key}"] = pa.array(value.distance, mask=~broken)
+        if isinstance(value, ReferenceAttack):
+            attacked = value.clean_correct
+            found[f"reference_success/{key.threat.key}"] = pa.array(value.success, mask=~attacked)
+            for name in ("l0", "l2", "linf", "ssim", "psd"):
+                found[f"reference_{name}/{key.threat.key}"] = pa.array(getattr(value, name), mask=~attacked)
+    found.update(_fisher(store, rows))
+    return {name: value if isinstance(value, pa.Array) else pa.array(value) for name, value in found.items()}
+
+
+def _spread(values: np.ndarray, positions: Ints, rows: int) -> pa.Array:
+    """Values of a subset of the examples as a whole column, null elsewhere."""
+    whole = np.zeros(rows, dtype=values.dtype)
+    missing = np.ones(rows, dtype=bool)
+    whole[positions], missing[positions] = values, False
+    return pa.array(whole, mask=missing)
+
+
+def _fisher(store: EvidenceStore, rows: int) -> dict[str, pa.Array]:
+    found: dict[str, pa.Array] = {}
+    exact, fit, queried = (
+        EvidenceKey(kind=kind) for kind in (Evidence.FISHER_SPECTRUM, Evidence.TEMPERATURE, Evidence.FISHER_ESTIMATE)
+    )
+    if exact in store:
+        evidence = store.get_as(FisherSpectrum, exact)
+        raw, _, _ = spectrum(evidence.gram, evidence.logits, 1.0)
+        found["lambda_max_raw"] = _spread(raw, evidence.positions, rows)
+        if fit in store:
+            fitted, trace, _ = spectrum(evidence.gram, evidence.logits, store.get_as(Temperature, fit).value)
+            found["lambda_max_T"] = _spread(fitted, evidence.positions, rows)
+            found["trace_T"] = _spread(trace, evidence.positions, rows)
+        for name in ("margin_linf", "margin_l2", "margin_l1"):
+            found[name] = _spread(getattr(evidence, name), evidence.positions, rows)
+    if queried in store:
+        estimate = store.get_as(FisherEstimate, queried)
+        status = np.array([None] * rows, dtype=object)
+        status[estimate.positions] = estimate.status
+        found["lambda_estimate_status"] = pa.array(status.tolist(), type=pa.string())
+        measured = estimate.status == "measured"
+        for name, values in (
+            ("lambda_estimate_T", estimate.lambda_max),
+            ("lambda_estimate_raw", estimate.lambda_max_raw),
+            ("lambda_estimate_relative_error", estimate.standard_error),
+        ):
+            found[name] = _spread(values[measured], estimate.positions[measured], rows)
+    return found
+
+
+def write_table(stores: Sequence[EvidenceStore], folder: Path) -> Path:
+    """Write the per-example table of all models to `folder`; returns its path."""
+    tables = [pa.table(columns(store, index)) for index, store in enumerate(stores)]
+    path = folder / TABLE_FILE
+    pq.write_table(pa.concat_tables(tables, promote_options="permissive"), path)
+    return path
+
+
+def _save(image: Images, path: Path) -> None:
+    pixels = np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8)
+    Image.fromarray(pixels[0] if pixels.shape[0] == 1 else pixels.transpose(1, 2, 0)).save(path)
+
+
+def write_failures(failures: Sequence[Failure], model: int, folder: Path) -> tuple[FailureExample, ...]:
+    """Write the images that were kept below `folder`; returns the records with their relative paths."""
+    records = []
+    for index, failure in enumerate(failures):
+        if failure.images is None:
+            records.append(failure.record)
+            continue
+        (folder / FAILURES_FOLDER).mkdir(exist_ok=True)
+        clean, adversarial = (f"{FAILURES_FOLDER}/{model}-{index:03d}-{face}.png" for face in ("clean", "adversarial"))
+        _save(failure.images.clean, folder / clean)
+        _save(failure.images.adversarial, folder / adversarial)
+        records.append(replace(failure.record, clean_image=clean, adversarial_image=adversarial))
+    return tuple(records)

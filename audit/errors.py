@@ -1,0 +1,45 @@
+"""Every error a user can meet. Each message says what happened, where, and what to do.
+
+AuditError
+├── InputError            exit code 2: an option, file, model or data set is not usable as given
+│   ├── ModelError        the model cannot be loaded, or does not keep the classifier contract
+│   │   └── UntrustedError    loading it would run code, and --trust was not given
+│   └── DataError         the data set cannot be read, or does not fit the model
+├── MissingCapability     the classifier cannot do what was asked; carries the reason
+├── Undefined             a metric has no value on this evidence; carries the reason
+└── SinkError             exit code 3: the audit ran, but a sink did not take the result
+"""
+
+from __future__ import annotations
+
+
+class AuditError(Exception):
+    """Base of the project's own errors; `str(error)` is one sentence for the user."""
+
+
+class InputError(AuditError):
+    """An option, file, model or data set is not usable as given."""
+
+
+class ModelError(InputError):
+    """The model cannot be loaded, or does not keep the classifier contract."""
+
+
+class UntrustedError(ModelError):
+    """Loading the model would run code that came with it, and `--trust` was not given."""
+
+
+class DataError(InputError):
+    """The data set cannot be read, or does not fit the model."""
+
+
+class MissingCapability(AuditError):
+    """The classifier lacks a capability; the message is the reason its loader wrote down."""
+
+
+class Undefined(AuditError):
+    """A metric has no value on this evidence; the message completes "undefined, because ..."."""
+
+
+class SinkError(AuditError):
+    """A sink did not take the result; the result itself is on disk."""

@@ -1,0 +1,35 @@
+"""The catalogue: every value an audit can measure, in report order.
+
+Adding a metric touches its family's file, this tuple and a test.
+"""
+
+from __future__ import annotations
+
+from audit.metrics import accuracy, adversarial, fisher
+from audit.metrics.spec import Metric
+
+CATALOG: tuple[Metric, ...] = (
+    accuracy.clean_accuracy,
+    accuracy.adversarial_accuracy_white_box,
+    accuracy.adversarial_accuracy_black_box,
+    accuracy.accuracy_epsilon_curve,
+    accuracy.attack_success_rate,
+    adversarial.average_confidence_of_adversarial_class,
+    adversarial.average_confidence_of_true_class,
+    adversarial.noise_tolerance_estimation,
+    adversarial.average_lp_distortion,
+    adversarial.average_structural_similarity,
+    adversarial.perturbation_sensitivity_distance,
+    fisher.fisher_spectral_norm,
+    fisher.fisher_spectral_norm_raw,
+    fisher.fisher_trace,
+    fisher.fisher_effective_rank,
+    fisher.fisher_spectral_norm_estimate,
+    fisher.fisher_spectral_norm_estimate_raw,
+    fisher.fisher_trace_estimate,
+    fisher.fitted_temperature,
+    fisher.saturated_share,
+    fisher.linearised_margin_radius,
+    fisher.linearised_margin_share,
+    fisher.kl_radius,
+)

@@ -1,0 +1,142 @@
+"""The seventeen honesty checks in words: what raises each, what that means, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckText:
+    """One check of METRICS, worded for whoever meets it."""
+
+    number: int
+    title: str
+    raised_if: str
+    means: str
+    do: str
+
+
+_WEAK = "the attack is too weak or the gradients are masked: accuracy under attack is overstated"
+_STRONGER = "run a stronger profile and attack the model adaptively before believing the number"
+
+CHECK_TEXTS = (
+    CheckText(
+        number=1,
+        title="Better than guessing",
+        raised_if="the lower end of the clean accuracy's interval is not above the largest class share",
+        means="the model, its input specification or the labels do not belong together; nothing else here is meaningful",
+        do="check value range, normalisation, layout, class order and label offsets",
+    ),
+    CheckText(
+        number=2,
+        title="Accuracy falls with epsilon",
+        raised_if="accuracy under attack rises when the budget grows",
+        means=_WEAK,
+        do=_STRONGER,
+    ),
+    CheckText(
+        number=3,
+        title="A huge epsilon defeats the model",
+        raised_if="accuracy stays above chance at an unbounded budget",
+        means=_WEAK,
+        do=_STRONGER,
+    ),
+    CheckText(
+        number=4,
+        title="Iterative beats single-step",
+        raised_if="a single-step attack breaks more examples than the iterative one",
+        means=_WEAK,
+        do=_STRONGER,
+    ),
+    CheckText(
+        number=5,
+        title="More iterations change nothing",
+        raised_if="doubling the iterations changes accuracy by 1 point or more",
+        means="the attack had not converged",
+        do="run a stronger profile",
+    ),
+    CheckText(
+        number=6,
+        title="More restarts change nothing",
+        raised_if="restarts change accuracy by 1 point or more",
+        means="the attack depends on its starting point",
+        do="run a stronger profile",
+    ),
+    CheckText(
+        number=7,
+        title="Black-box does not beat white-box",
+        raised_if="query-only attacks break at least 2 examples and more than 0.5 % of what the white-box attacks left standing",
+        means="gradients mislead the white-box attacks: the white-box accuracy is too good",
+        do="read the lower of the two accuracies, and look for rounding, quantisation or randomness inside the model",
+    ),
+    CheckText(
+        number=8,
+        title="Random noise does not beat an attack",
+        raised_if="random noise breaks at least 2 examples and more than 0.5 % of what the white-box attacks left standing",
+        means=_WEAK,
+        do=_STRONGER,
+    ),
+    CheckText(
+        number=9,
+        title="Gradients exist",
+        raised_if="more than 5 % of the examples have all-zero gradients",
+        means="gradient attacks and margins cannot work on these examples; survival says nothing about robustness",
+        do="look for rounding, hard thresholds or saturated outputs; rely on query-only attacks",
+    ),
+    CheckText(
+        number=10,
+        title="The same input gets the same answer",
+        raised_if="five identical calls differ by more than 0.0001 in probability",
+        means="the model is random; per-example results are not defined",
+        do="export the model in eval mode (dropout off), or audit the deterministic part",
+    ),
+    CheckText(
+        number=11,
+        title="Logits or probabilities",
+        raised_if="it is unclear whether the outputs are logits or probabilities",
+        means="confidences, losses and the Fisher information would be read wrongly",
+        do="state it: outputs=logits or outputs=probabilities in the input specification",
+    ),
+    CheckText(
+        number=12,
+        title="Attacked images stay inside the ball",
+        raised_if="an attacked image left the ball or [0, 1] by more than rounding, also after rounding to 8 bits",
+        means="an attack proposed an image that the threat does not allow; the harness clipped it and predicted again",
+        do="report it: the numbers hold, the attack has a fault",
+    ),
+    CheckText(
+        number=13,
+        title="Attack self-test",
+        raised_if="the same attacks need more than 1.25 times the closed-form optimum on a known-weak linear model",
+        means="the installation is broken",
+        do="run `audit doctor` and reinstall",
+    ),
+    CheckText(
+        number=14,
+        title="Identities between metrics",
+        raised_if="NTE exceeds ACAC, or ACAC + ACTC exceeds 1",
+        means="the metrics contradict each other: the tool has a fault",
+        do="report it and do not use the numbers",
+    ),
+    CheckText(
+        number=15,
+        title="The softmax is not saturated",
+        raised_if="more than 10 % of the answers have a probability above 0.999, or the fitted temperature is outside 0.5 to 2",
+        means="confidences and raw sensitivities mislead; the linearised margin score is void",
+        do="read the Fisher values at the fitted temperature, and calibrate the model before anyone relies on its confidences",
+    ),
+    CheckText(
+        number=16,
+        title="The device that was asked for",
+        raised_if="a GPU was asked for and the model ran on the CPU",
+        means="timings and the last digits differ from what was asked for",
+        do="run `audit doctor`",
+    ),
+    CheckText(
+        number=17,
+        title="Every example was attacked",
+        raised_if="more than 1 % of the examples are unknown",
+        means="attacks crashed on them; they count as not robust, so the accuracy may be understated",
+        do="look at the failures named in the log",
+    ),
+)

@@ -1,0 +1,114 @@
+"""A score per dimension, 0 to 100, and the overall score: the weakest dimension, never an average."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from audit import statistics
+from audit.evidence import Evidence, EvidenceKey, EvidenceStore, WorstCase
+from audit.metrics.spec import key_of
+from audit.result import (
+    CheckRecord,
+    Interval,
+    Measured,
+    MetricRecord,
+    NotApplicable,
+    Outcome,
+    OverallScore,
+    ScoreRecord,
+    Undefined,
+)
+from audit.vocabulary import Threat
+
+NOT_IN_THIS_VERSION = "corruptions and perturbation sequences are not part of this version"
+VOIDING_CHECKS = (9, 15)
+
+
+def _scaled(outcome: Outcome) -> Outcome:
+    if not isinstance(outcome, Measured):
+        return outcome
+    interval = outcome.interval
+    return Measured(
+        value=100 * outcome.value,
+        samples=outcome.samples,
+        interval=None if interval is None else Interval(low=100 * interval.low, high=100 * interval.high, method=interval.method),
+        why_no_interval=outcome.why_no_interval,
+    )
+
+
+def _adversarial(store: EvidenceStore, skipped: Mapping[EvidenceKey, str], threat: Threat) -> ScoreRecord:
+    arms = ((Evidence.WORST_CASE_WHITE_BOX, "white-box"), (Evidence.WORST_CASE_BLACK_BOX, "query-only"))
+    for kind, arm in arms:
+        key = EvidenceKey(kind=kind, threat=threat)
+        if key not in store:
+            continue
+        evidence = store.get_as(WorstCase, key)
+        right, standing = int(evidence.clean_correct.sum()), int(evidence.robust.sum())
+        outcome: Outcome = Undefined(because="no clean image is classified correctly")
+        if right:
+            outcome = _scaled(Measured(value=standing / right, samples=right, interval=statistics.proportion(standing, right)))
+        return ScoreRecord(
+            dimension="adversarial",
+            means=f"right answers that survive the worst {arm} attack, {threat.label}",
+            outcome=outcome,
+            threat=str(threat),
+        )
+    because = skipped.get(EvidenceKey(kind=Evidence.WORST_CASE_BLACK_BOX, threat=threat), "no attack was run")
+    return ScoreRecord(
+        dimension="adversarial",
+        means=f"right answers that survive, {threat.label}",
+        outcome=NotApplicable(because=because),
+        threat=str(threat),
+    )
+
+
+def _local_margin(metrics: Mapping[str, MetricRecord], checks: tuple[CheckRecord, ...], threat: Threat) -> ScoreRecord:
+    outcome = metrics[key_of("linearised_margin_share", None, threat)].outcome
+    voiding = [check.number for check in checks if check.number in VOIDING_CHECKS and check.status == "warn"]
+    if isinstance(outcome, Measured) and voiding:
+        raised = " and ".join(f"check {number}" for number in voiding)
+        outcome = Undefined(because=f"honesty {raised} is raised, which voids the linearised margin")
+    return ScoreRecord(
+        dimension="local margin",
+        means=f"images whose linearised margin exceeds {threat.label}",
+        outcome=_scaled(outcome),
+        threat=str(threat),
+    )
+
+
+def scores(
+    store: EvidenceStore,
+    skipped: Mapping[EvidenceKey, str],
+    metrics: Mapping[str, MetricRecord],
+    checks: tuple[CheckRecord, ...],
+    threats: tuple[Threat, ...],
+) -> tuple[ScoreRecord, ...]:
+    """The dimensions of one model: clean, adversarial and local margin per threat, corruption, stability."""
+    return (
+        ScoreRecord(
+            dimension="clean", means="right answers on unchanged images", outcome=_scaled(metrics["clean_accuracy"].outcome)
+        ),
+        *(_adversarial(store, skipped, threat) for threat in threats),
+        *(_local_margin(metrics, checks, threat) for threat in threats),
+        ScoreRecord(
+            dimension="corruption", means="accuracy kept under corruptions", outcome=NotApplicable(because=NOT_IN_THIS_VERSION)
+        ),
+        ScoreRecord(
+            dimension="stability", means="answers unchanged along sequences", outcome=NotApplicable(because=NOT_IN_THIS_VERSION)
+        ),
+    )
+
+
+def overall(dimensions: tuple[ScoreRecord, ...]) -> OverallScore:
+    """The weakest measured dimension; with any dimension not measured it is only an upper bound.
+
+    >>> clean = ScoreRecord(dimension="clean", means="", outcome=Measured(value=90.0, samples=1, why_no_interval="one"))
+    >>> overall((clean, ScoreRecord(dimension="stability", means="", outcome=NotApplicable(because="")))).undetermined
+    ('stability',)
+    """
+    measured = [(record.outcome.value, record.dimension) for record in dimensions if isinstance(record.outcome, Measured)]
+    missing = tuple(dict.fromkeys(record.dimension for record in dimensions if not isinstance(record.outcome, Measured)))
+    if not measured:
+        return OverallScore(value=None, weakest=None, undetermined=missing)
+    value, weakest = min(measured)
+    return OverallScore(value=value, weakest=weakest, undetermined=missing)

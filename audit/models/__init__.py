@@ -1,0 +1,134 @@
+"""Classifiers: one contract over torch modules, exported programs and ONNX Runtime.
+
+Images (n, c, h, w) float32 in [0, 1] go in, logits (n, K) come out. Layout, value range and normalisation live INSIDE the
+classifier, so epsilon always means [0, 1] pixels. The model is in eval mode. Every call runs in compute blocks of `block_rows`
+rows, the last one padded, so that a row's result does not depend on the rows beside it.
+
+The walk: `ModelRef.parse` (no I/O) -> `load` -> `resolve_outputs` on a few dozen images -> a `Classifier` that gives logits.
+Importing this package imports neither torch nor mlflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from audit.models.ref import ModelRef
+from audit.result import ModelIdentity
+from audit.settings import DEFAULT_BLOCK_ROWS
+from audit.vocabulary import Capability
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+
+# (logits (b, K), row indices (b,) into the images given) -> one loss value per row (b,); row-wise, no state.
+RowLoss: TypeAlias = "Callable[[torch.Tensor, torch.Tensor], torch.Tensor]"
+
+
+class Classifier(Protocol):
+    """A loaded model. All tensors live on `device`; returned tensors are detached float32."""
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """What was loaded."""
+
+    @property
+    def lacks(self) -> Mapping[Capability, str]:
+        """What it cannot do and why, e.g. {GRADIENTS: "ONNX Runtime has no backward pass"}."""
+
+    @property
+    def classes(self) -> int:
+        """K, the number of classes."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where images must live."""
+
+    @property
+    def forward_passes(self) -> int:
+        """Images pushed through the model so far (padding not counted)."""
+
+    @property
+    def backward_passes(self) -> int:
+        """Images whose gradients were taken so far (padding not counted; a Jacobian of K rows counts K)."""
+
+    def logits(self, images: torch.Tensor) -> torch.Tensor:
+        """Logits (n, K), or log-probabilities where the model gives probabilities.
+
+        Raises:
+            ModelError: the outputs are not finite, or not (n, K).
+        """
+
+    def loss_gradient(self, images: torch.Tensor, loss: RowLoss) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Logits (n, K), loss (n,) and its gradient with respect to the images (n, c, h, w).
+
+        Raises:
+            MissingCapability: the classifier lacks GRADIENTS.
+        """
+
+    def jacobian(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits (n, K) and d logits / d images (n, K, c*h*w); call it on few rows at a time.
+
+        Raises:
+            MissingCapability: the classifier lacks GRADIENTS.
+        """
+
+
+def load(
+    ref: ModelRef,
+    *,
+    image_shape: tuple[int, int, int] | None = None,
+    spec: str | None = None,
+    trust: bool = False,
+    device: str = "auto",
+    block_rows: int = DEFAULT_BLOCK_ROWS,
+    tracking_uri: str | None = None,
+    registry_uri: str | None = None,
+) -> Classifier:
+    """Load a model, look at it once, and give it back as a classifier; call `resolve_outputs` next.
+
+    Args:
+        ref: what the user typed, parsed.
+        image_shape: (c, h, w) of the data; None takes the shape the model declares, where it declares one.
+        spec: what the user stated of the input, `layout=NHWC,range=0-255` or the path of a TOML file, which takes the place of
+            the sidecar; the version's tags and the graph fill in the rest.
+        trust: whether code that came with the model may run.
+        device: auto, cpu or cuda; cuda is honoured or refused.
+        block_rows: rows per compute block, unless the model fixes its batch size.
+        tracking_uri: MLflow's tracking store; None takes MLflow's own setting.
+        registry_uri: MLflow's registry; None takes the tracking store's.
+
+    Raises:
+        InputError: the reference, specification or device cannot be honoured.
+        ModelError: the model cannot be loaded, refuses the images, or does not give (n, K) scores.
+        UntrustedError: loading would run code, and `trust` is false.
+    """
+    from audit.models.loading import load as load_now
+
+    return load_now(
+        ref,
+        image_shape=image_shape,
+        spec=spec,
+        trust=trust,
+        device=device,
+        block_rows=block_rows,
+        tracking_uri=tracking_uri,
+        registry_uri=registry_uri,
+    )
+
+
+def resolve_outputs(classifier: Classifier, images: torch.Tensor) -> Classifier:
+    """Settle once whether the outputs are logits or probabilities; the classifier given back returns logits or log p.
+
+    Args:
+        classifier: as `load` gave it.
+        images: (n, c, h, w) in [0, 1] on the classifier's device, a few dozen real ones.
+
+    Raises:
+        ModelError: probabilities were stated, but the outputs are none.
+    """
+    from audit.models.outputs import resolve_outputs as resolve_now
+
+    return resolve_now(classifier, images)

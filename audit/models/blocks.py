@@ -1,0 +1,48 @@
+"""Compute blocks: every pass runs on the same number of rows, the last block padded with a repeated row.
+
+A library picks its kernels by the shape of its input, so a row's result moves by about 1e-5 with the size of its batch.
+With one fixed shape it is bit-identical under permutation, chunking and partial fill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """`rows` (b,) indices into the images given; the last `b - valid` repeat a valid row and their results are dropped."""
+
+    rows: torch.Tensor
+    valid: int
+
+
+def blocks(count: int, block_rows: int, device: torch.device) -> Iterator[Block]:
+    """Cut `count` rows into blocks of exactly `block_rows`; none for 0 rows."""
+    for start in range(0, count, block_rows):
+        rows = torch.arange(start, start + block_rows, device=device)
+        # The padding is a valid row, so that whatever is computed from it is finite and its index is in range.
+        yield Block(rows=rows.clamp(max=count - 1), valid=min(block_rows, count - start))
+
+
+def map_blocks(
+    images: torch.Tensor, block_rows: int, run: Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, ...]]
+) -> tuple[torch.Tensor, ...]:
+    """Apply `run` block by block and join the valid rows of each of its results.
+
+    Args:
+        images: (n, c, h, w), n >= 1.
+        block_rows: rows per block.
+        run: (block images (b, c, h, w), row indices (b,)) -> tensors with b rows each.
+
+    Returns:
+        As many tensors as `run` returns, n rows each.
+    """
+    parts = [
+        tuple(result[: block.valid] for result in run(images[block.rows], block.rows))
+        for block in blocks(images.shape[0], block_rows, images.device)
+    ]
+    return tuple(torch.cat(columns) for columns in zip(*parts, strict=True))

@@ -1,0 +1,281 @@
+"""How images in [0, 1] become what a model was trained on: layout, channel order, range, normalisation, dtype.
+
+A specification is data, never code. It is put together from several places, the first that names a key wins: what the user
+states (keys or a file), the sidecar `model.input.toml` beside `model.onnx`, tags `audit.input.<key>` of the model version, the
+model's own graph, the defaults. What the model sees is `(low + x * (high - low) - mean) / std`, per channel in the model's own
+channel order.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, cast
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as validated
+
+from audit.errors import InputError
+from audit.text import printable
+
+if TYPE_CHECKING:
+    import torch
+
+TAG_PREFIX = "audit.input."
+KEYS = ("layout", "channels", "range", "mean", "std", "dtype", "outputs")
+
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_RANGE = re.compile(rf"^({_NUMBER})\s*(?:\.\.|-|/|,|:)\s*({_NUMBER})$")
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+@validated(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class InputSpec:
+    """A complete, validated specification.
+
+    `range` is (low, high), what 0 and 1 become before normalisation. `mean` and `std` have one value, or one per channel in the
+    model's channel order. `outputs` says what the model returns; "auto" is settled by looking at outputs once.
+    """
+
+    layout: Literal["NCHW", "NHWC"] = "NCHW"
+    channels: Literal["RGB", "BGR"] = "RGB"
+    range: tuple[Finite, Finite] = (0.0, 1.0)
+    mean: tuple[Finite, ...] = (0.0,)
+    std: tuple[Positive, ...] = (1.0,)
+    dtype: Literal["float32", "float16", "float64", "uint8"] = "float32"
+    outputs: Literal["auto", "logits", "probabilities"] = "auto"
+
+    @property
+    def differentiable(self) -> bool:
+        """False where the model takes integers: rounding has no useful gradient."""
+        return self.dtype != "uint8"
+
+    def words(self) -> dict[str, str]:
+        """Return the specification in plain words, for a manifest."""
+        low, high = self.range
+        return {
+            "layout": self.layout,
+            "channels": self.channels,
+            "range": f"{low:g} to {high:g}",
+            "mean": "/".join(f"{value:g}" for value in self.mean),
+            "std": "/".join(f"{value:g}" for value in self.std),
+            "dtype": self.dtype,
+            "outputs": self.outputs,
+        }
+
+    def check_channels(self, channels: int) -> None:
+        """Make sure mean, std and the channel order fit images of `channels` channels.
+
+        Raises:
+            InputError: they do not.
+        """
+        for key, values in (("mean", self.mean), ("std", self.std)):
+            if len(values) not in (1, channels):
+                raise InputError(
+                    f"input spec: {key} has {len(values)} values, but the images have {channels} channel{'s' * (channels != 1)}; "
+                    "give one value, or one per channel"
+                )
+        if self.channels == "BGR" and channels != 3:
+            raise InputError(f"input spec: channels=BGR needs 3 channels, the images have {channels}; leave it out")
+
+    def prepare(self, images: torch.Tensor) -> torch.Tensor:
+        """Return what the model receives for images (n, c, h, w) in [0, 1]; differentiable unless dtype is uint8."""
+        import torch
+
+        dtypes = {"float32": torch.float32, "float16": torch.float16, "float64": torch.float64, "uint8": torch.uint8}
+        low, high = self.range
+        # Normalise in at least float32, so that a float16 model loses precision once, at the end.
+        x = images.to(torch.float64) if self.dtype == "float64" else images
+        if self.channels == "BGR":
+            x = x.flip(1)
+        if (low, high) != (0.0, 1.0):
+            x = low + x * (high - low)
+        if self.mean != (0.0,) or self.std != (1.0,):
+            mean = torch.tensor(self.mean, dtype=x.dtype, device=x.device).view(1, -1, 1, 1)
+            std = torch.tensor(self.std, dtype=x.dtype, device=x.device).view(1, -1, 1, 1)
+            x = (x - mean) / std
+        if self.layout == "NHWC":
+            x = x.permute(0, 2, 3, 1)
+        if self.dtype == "uint8":
+            x = x.round().clamp(0, 255)
+        return x.to(dtypes[self.dtype]).contiguous()
+
+    def shape_seen(self, image_shape: tuple[int, int, int]) -> tuple[int, int, int]:
+        """Return the shape of one image (c, h, w) as the model receives it."""
+        c, h, w = image_shape
+        return (h, w, c) if self.layout == "NHWC" else (c, h, w)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartialSpec:
+    """Some keys of a specification, each with the place it came from (for error messages)."""
+
+    values: Mapping[str, object] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
+
+    def over(self, weaker: PartialSpec) -> PartialSpec:
+        """Return these keys, and those of `weaker` that are not set here."""
+        return PartialSpec(values={**weaker.values, **self.values}, places={**weaker.places, **self.places})
+
+    def complete(self) -> InputSpec:
+        """Fill in the defaults and validate.
+
+        Raises:
+            InputError: a value is not valid; names the place, the key and the nearest valid value.
+        """
+        values = dict(self.values)
+        if values.get("dtype") == "uint8":
+            values.setdefault("range", (0.0, 255.0))
+        try:
+            spec = TypeAdapter(InputSpec).validate_python(values)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            key = str(first["loc"][0])
+            raise InputError(_explained(key, values[key], self.places.get(key, "input spec"), str(first["msg"]))) from None
+        if spec.range[0] >= spec.range[1]:
+            low, high = spec.range
+            raise InputError(f"{self.places.get('range', 'input spec')}: range must rise, but goes from {low:g} to {high:g}")
+        if spec.dtype == "uint8" and (spec.mean != (0.0,) or spec.std != (1.0,)):
+            place = self.places.get("mean", self.places.get("std", "input spec"))
+            raise InputError(f"{place}: mean and std do not go with dtype uint8; a model that takes integers normalises inside")
+        return spec
+
+
+def is_file(text: str) -> bool:
+    """Whether the user's text names a TOML file rather than stating keys."""
+    return text.strip().lower().endswith(".toml")
+
+
+def from_user(text: str) -> PartialSpec:
+    """Read what the user stated: the path of a TOML file, or `layout=NHWC,range=0-255`.
+
+    Raises:
+        InputError: as `from_file` and `from_options`.
+    """
+    return from_file(Path(text.strip())) if is_file(text) else from_options([text])
+
+
+def from_options(texts: Iterable[str], place: str = "input option") -> PartialSpec:
+    """Read option strings such as `layout=NHWC,range=0-255,mean=0.485/0.456/0.406`; later ones win.
+
+    Raises:
+        InputError: a part is not `key=value`, or the key is unknown.
+
+    >>> from_options(["layout=NHWC,range=0-255"]).complete().range
+    (0.0, 255.0)
+    """
+    partial = PartialSpec()
+    for text in texts:
+        for part in filter(None, (piece.strip() for piece in text.split(","))):
+            key, equals, value = part.partition("=")
+            if not equals:
+                raise InputError(f"{place}: {printable(part)!r} is not key=value; write for example layout=NHWC,range=0-255")
+            partial = _partial({key.strip(): value.strip()}, place).over(partial)
+    return partial
+
+
+def from_file(path: Path) -> PartialSpec:
+    """Read a TOML file with the keys of `KEYS` at its top level.
+
+    Raises:
+        InputError: the file cannot be read, is not TOML, or holds an unknown key.
+    """
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"input spec {path}: cannot be read ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"input spec {path}: is not TOML ({printable(str(error), 120)})") from None
+    return _partial(values, str(path))
+
+
+def from_sidecar(model: Path) -> PartialSpec:
+    """Read `model.input.toml` beside `model.onnx`; empty when there is none."""
+    path = model.with_suffix(".input.toml")
+    return from_file(path) if path.is_file() else PartialSpec()
+
+
+def from_tags(tags: Mapping[str, str]) -> PartialSpec:
+    """Read the tags `audit.input.<key>` of a model version; other tags are left alone.
+
+    Raises:
+        InputError: a tag under that prefix names no known key.
+    """
+    partial = PartialSpec()
+    for tag, value in tags.items():
+        if tag.startswith(TAG_PREFIX):
+            partial = _partial({tag.removeprefix(TAG_PREFIX): value}, f"tag {printable(tag)}").over(partial)
+    return partial
+
+
+def _partial(values: Mapping[str, object], place: str) -> PartialSpec:
+    read: dict[str, object] = {}
+    for key, value in values.items():
+        if key not in KEYS:
+            raise InputError(f"{place}: there is no key {printable(key)!r}{_nearest(key, KEYS)}")
+        read[key] = _read(key, value, place)
+    return PartialSpec(values=read, places=dict.fromkeys(read, place))
+
+
+def _read(key: str, value: object, place: str) -> object:
+    if isinstance(value, str):
+        convert = _FROM_TEXT.get(key)
+        if convert is None:
+            return _spelled(key, value.strip())
+        read = convert(value.strip())
+        if read is None:
+            raise InputError(_explained(key, value, place, ""))
+        return read
+    if isinstance(value, list):
+        return tuple(cast("list[object]", value))
+    return (value,) if key in ("mean", "std") else value
+
+
+def _range(text: str) -> tuple[float, float] | None:
+    match = _RANGE.match(text)
+    return None if match is None else (float(match[1]), float(match[2]))
+
+
+def _numbers(text: str) -> tuple[float, ...] | None:
+    parts = [part.strip() for part in text.split("/")]
+    return tuple(float(part) for part in parts) if all(re.fullmatch(_NUMBER, part) for part in parts) else None
+
+
+_FROM_TEXT: Mapping[str, Callable[[str], tuple[float, ...] | None]] = {"range": _range, "mean": _numbers, "std": _numbers}
+
+_CHOICES = {
+    "layout": ("NCHW", "NHWC"),
+    "channels": ("RGB", "BGR"),
+    "dtype": ("float32", "float16", "float64", "uint8"),
+    "outputs": ("auto", "logits", "probabilities"),
+}
+_FORMS = {
+    "range": "range is two numbers, low and high, such as 0-255 or -1..1",
+    "mean": "mean is one number per channel, such as 0.485/0.456/0.406",
+    "std": "std is one positive number per channel, such as 0.229/0.224/0.225",
+}
+
+
+def _spelled(key: str, value: str) -> str:
+    """Return the valid value that differs in case only, or the value itself."""
+    return next((choice for choice in _CHOICES[key] if choice.lower() == value.lower()), value)
+
+
+def _explained(key: str, value: object, place: str, because: str) -> str:
+    shown = repr(printable(value if isinstance(value, str) else str(value), 80))
+    if key in _CHOICES:
+        return f"{place}: {key} cannot be {shown}{_nearest(str(value), _CHOICES[key])}"
+    detail = f" ({because})" if because else ""
+    return f"{place}: {key} cannot be {shown}{detail}; {_FORMS[key]}"
+
+
+def _nearest(name: str, valid: tuple[str, ...]) -> str:
+    matches = difflib.get_close_matches(name.lower(), [choice.lower() for choice in valid], n=1)
+    meant = next((choice for choice in valid if matches and choice.lower() == matches[0]), None)
+    return (f"; did you mean {meant}?" if meant else "") + f" (one of {', '.join(valid)})"

@@ -1,0 +1,277 @@
+"""Models from an MLflow store: resolved once, downloaded, read as data. The only place with mlflow in this room."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from audit.errors import InputError, ModelError
+from audit.models.mlmodel import MLmodel, Route, read
+from audit.models.ref import ModelRef, RefKind
+from audit.models.trust import digests, overall_digest
+from audit.result import ModelIdentity
+from audit.text import printable, redact
+
+if TYPE_CHECKING:
+    import torch
+    from mlflow import MlflowClient
+
+# MLflow's own defaults keep a user waiting for minutes when a server is down, and draw progress bars.
+_PATIENCE = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "60",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+}
+_LOGGED_SOURCE = re.compile(r"^models:/(m-[0-9a-zA-Z]+)$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fetched:
+    """A model on disk: its MLmodel file read, its files digested, nothing of it executed."""
+
+    folder: Path
+    model: MLmodel
+    identity: ModelIdentity
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """Where a reference leads: `uri` is its fixed name, `location` is where its files are."""
+
+    uri: str
+    location: str
+    name: str
+    version: str | None = None
+    model_id: str | None = None
+    run_id: str | None = None
+    description: str | None = None
+    tags: Mapping[str, str]
+
+
+def fetch(ref: ModelRef, into: Path, *, tracking_uri: str | None = None, registry_uri: str | None = None) -> Fetched:
+    """Resolve a registry reference to one fixed model and download it.
+
+    Args:
+        ref: anything but a file.
+        into: an existing folder of our own, so that what was digested is what is loaded.
+        tracking_uri: MLflow's tracking store; None takes MLflow's own setting.
+        registry_uri: MLflow's model registry; None takes the tracking store's.
+
+    Raises:
+        InputError: no such model, version, alias, run or artefact; the server does not answer, or refuses access.
+        ModelError: what was downloaded is no model this project can load.
+    """
+    import mlflow
+    from mlflow import MlflowClient
+
+    tracking = tracking_uri or mlflow.get_tracking_uri()
+    registry = registry_uri or (tracking_uri if tracking_uri else mlflow.get_registry_uri())
+    for store in dict.fromkeys((tracking, registry)):
+        _check_store(store)
+    with _environment({name: value for name, value in _PATIENCE.items() if name not in os.environ}):
+        try:
+            found = _find(MlflowClient(tracking_uri=tracking, registry_uri=registry), ref)
+        except Exception as error:  # stores raise anything from HTTP errors to database errors
+            _explain(error, ref, registry if ref.name else tracking)
+        try:
+            folder = Path(
+                mlflow.artifacts.download_artifacts(
+                    artifact_uri=found.location, dst_path=str(into), tracking_uri=tracking, registry_uri=registry
+                )
+            )
+        except Exception as error:  # as above, and anything an artefact store raises
+            _explain(error, ref, tracking, downloading=True)
+    files = digests(folder)
+    label = printable(found.name)
+    model = read(folder, label if found.version is None else f"{label}, version {found.version}")
+    identity = ModelIdentity(
+        reference=ref.reference,
+        uri=printable(redact(found.uri)),
+        name=label,
+        flavour="",
+        digest=overall_digest(files),
+        classes=0,
+        runtime="",
+        device="",
+        outputs="",
+        input_shape=(),
+        version=found.version,
+        model_id=found.model_id or model.model_id,
+        run_id=found.run_id or model.run_id,
+        description=printable(redact(found.description), 2000) if found.description else None,
+        tags={printable(key): printable(redact(value), 500) for key, value in sorted(found.tags.items())},
+        files=files,
+    )
+    return Fetched(folder=folder, model=model, identity=identity)
+
+
+def load_module(fetched: Fetched, *, trusted: bool, device: torch.device) -> torch.nn.Module:
+    """Deserialise the PyTorch flavour of a fetched model that was found harmless, or is trusted.
+
+    Raises:
+        ModelError: it cannot be deserialised; a missing Python module is named with the model's own requirements.
+    """
+    import mlflow.pytorch
+    import torch
+
+    who, route = fetched.identity.label, fetched.model.route
+    flag = {} if trusted else {"MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false"}
+    options = {"map_location": device} if route is Route.PICKLE else {}
+    try:
+        with _environment(flag):
+            module = mlflow.pytorch.load_model(str(fetched.folder), **options)
+        if route is Route.PT2 and device.type != "cpu":
+            from torch.export.passes import move_to_device_pass
+
+            # A program cannot be moved once it is a module. The file is the one that MLflow has just checked and loaded.
+            module = move_to_device_pass(torch.export.load(fetched.model.file), str(device)).module()
+    except ModuleNotFoundError as error:
+        needs = ", ".join(fetched.model.requirements) or "not recorded"
+        raise ModelError(
+            f"{who}: loading it needs the Python module {error.name!r}, which is not installed; "
+            f"install it (the model's own requirements: {needs})"
+        ) from error
+    except Exception as error:  # unpickling and graph readers raise anything
+        raise ModelError(f"{who}: {fetched.model.file.name} cannot be loaded: {_first_line(error)}") from error
+    if not isinstance(module, torch.nn.Module):
+        raise ModelError(
+            f"{who}: {fetched.model.file.name} holds a {type(module).__name__}, not a torch module; log the network itself"
+        )
+    return module
+
+
+def _find(client: MlflowClient, ref: ModelRef) -> _Found:
+    if ref.kind is RefKind.RUN and ref.run_id and ref.path:
+        return _in_run(client, ref.run_id, ref.path)
+    if ref.kind is RefKind.LOGGED and ref.model_id:
+        logged = client.get_logged_model(ref.model_id)
+        return _Found(
+            uri=f"models:/{ref.model_id}",
+            location=logged.artifact_location,
+            name=logged.name,
+            model_id=ref.model_id,
+            run_id=logged.source_run_id,
+            tags=dict(logged.tags),
+        )
+    if ref.name is None:
+        raise InputError(f"model {ref.reference!r} is a file, not a registry reference")
+    client.get_registered_model(ref.name)
+    if ref.kind is RefKind.ALIAS and ref.alias:
+        version = client.get_model_version_by_alias(ref.name, ref.alias)
+    elif ref.kind is RefKind.LATEST:
+        quoted = ref.name.replace("'", "''")
+        newest = client.search_model_versions(f"name='{quoted}'", order_by=["version_number DESC"], max_results=1)
+        if not newest:
+            raise InputError(f"model {printable(ref.name)!r} has no version yet; register one")
+        version = newest[0]
+    else:
+        version = client.get_model_version(ref.name, str(ref.version))
+    # MLflow resolves a models: URI in its globally set store, whatever store it is told of, so the files are located here.
+    location = client.get_model_version_download_uri(ref.name, str(version.version))
+    logged_source = _LOGGED_SOURCE.match(location)
+    if logged_source:
+        location = client.get_logged_model(logged_source[1]).artifact_location
+    return _Found(
+        uri=f"models:/{ref.name}/{version.version}",
+        location=location,
+        name=ref.name,
+        version=str(version.version),
+        model_id=version.model_id or (logged_source[1] if logged_source else None),
+        run_id=version.run_id or None,
+        description=version.description or None,
+        tags={key: value for key, value in version.tags.items() if isinstance(value, str)},
+    )
+
+
+def _in_run(client: MlflowClient, run_id: str, path: str) -> _Found:
+    """A model logged in a run by its name (the newest of that name), or a folder among the run's artefacts."""
+    run = client.get_run(run_id)
+    logged = [client.get_logged_model(output.model_id) for output in (run.outputs.model_outputs if run.outputs else [])]
+    named = [model for model in logged if model.name == path]
+    uri = f"runs:/{run_id}/{path}"
+    if not named:
+        return _Found(uri=uri, location=uri, name=path, run_id=run_id, tags={})
+    newest = max(named, key=lambda model: model.creation_timestamp)
+    return _Found(
+        uri=uri,
+        location=newest.artifact_location,
+        name=path,
+        model_id=newest.model_id,
+        run_id=run_id,
+        tags=dict(newest.tags),
+    )
+
+
+def _check_store(uri: str) -> None:
+    """Refuse a SQLite store that is not there: MLflow would create an empty one and then find no model in it."""
+    if not uri.startswith("sqlite:///"):
+        return
+    path = Path(uri.removeprefix("sqlite:///").partition("?")[0])
+    if not path.is_file():
+        raise InputError(
+            f"there is no MLflow store at {printable(redact(uri))}; start in the folder that has mlflow.db, "
+            "or give --tracking-uri (MLFLOW_TRACKING_URI)"
+        )
+
+
+def _explain(error: Exception, ref: ModelRef, store: str, *, downloading: bool = False) -> NoReturn:
+    """Raise the one sentence that fits what MLflow raised."""
+    if isinstance(error, InputError):
+        raise error
+    where = printable(redact(store))
+    code, text = str(getattr(error, "error_code", "")), str(error)
+    if code == "UNAUTHENTICATED" or re.search(r"\b401\b", text):
+        credentials = "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN"
+        reason = f"the MLflow server {where} wants credentials (401); {credentials}"
+    elif code == "PERMISSION_DENIED" or re.search(r"\b403\b", text):
+        reason = f"the MLflow server {where} denies access to {ref.reference} (403); ask its owner for permission to read"
+    elif "Max retries exceeded" in text or isinstance(error, ConnectionError | TimeoutError):
+        reason = f"the MLflow server {where} cannot be reached; is it running, and is --tracking-uri (MLFLOW_TRACKING_URI) right?"
+    elif code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE") or isinstance(error, OSError):
+        reason = _absent(ref, text, where, downloading=downloading)
+    else:
+        reason = f"model {ref.reference} cannot be read from {where}: {_first_line(error)}"
+    raise InputError(reason) from error
+
+
+def _absent(ref: ModelRef, text: str, where: str, *, downloading: bool) -> str:
+    name = printable(ref.name or "", 120)
+    if downloading and ref.kind is RefKind.RUN:
+        return f"run {ref.run_id} has no model at {printable(ref.path or '')!r}; look at the run's artefacts in the MLflow UI"
+    if downloading:
+        return f"the files of model {ref.reference} are missing from the artefact store: {printable(text, 200)}"
+    if ref.kind is RefKind.RUN:
+        return f"there is no run {ref.run_id} in {where}"
+    if ref.kind is RefKind.LOGGED:
+        return f"there is no logged model {ref.model_id} in {where}"
+    if "alias" in text.lower():
+        return f"model {name!r} has no alias {ref.alias!r} in {where}; set it in the registry, or name a version"
+    if "Model Version" in text:
+        return f"model {name!r} has no version {ref.version} in {where}"
+    if "Registered Model" in text:
+        return f"there is no registered model {name!r} in {where}"
+    return f"model {ref.reference} cannot be found in {where}: {printable(text, 200)}"
+
+
+def _first_line(error: Exception) -> str:
+    return printable(redact(str(error).strip().split("\n")[0] or type(error).__name__), 200)
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for a while; MLflow reads its settings nowhere else."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,0 +1,76 @@
+"""The plan of an audit: what runs, what is skipped and why, in which order, and what it costs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from audit.collect import COLLECTORS, FITS, why_not
+from audit.collect.costs import passes, too_expensive
+from audit.evidence import PER_THREAT, Evidence, EvidenceKey
+from audit.metrics.spec import Metric, key_of
+from audit.settings import Settings
+from audit.vocabulary import Capability, Threat
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedMetric:
+    """One value to measure."""
+
+    metric: Metric
+    variant: str | None
+    threat: Threat | None
+
+    @property
+    def key(self) -> str:
+        """The value's key."""
+        return key_of(self.metric.id, self.variant, self.threat)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """One kind of evidence to gather, what it needs, and its cost in passes per image at most."""
+
+    key: EvidenceKey
+    needs: tuple[EvidenceKey, ...]
+    forward_passes: int
+    backward_passes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Stages in the order they run, evidence that cannot be gathered with the reason, and the values that follow."""
+
+    stages: tuple[Stage, ...]
+    skipped: Mapping[EvidenceKey, str]
+    metrics: tuple[PlannedMetric, ...]
+
+
+def plan(catalog: tuple[Metric, ...], lacks: Mapping[Capability, str], settings: Settings, classes: int, dimension: int) -> Plan:
+    """Plan the catalogue for a model that lacks `lacks`, with K `classes` on images of `dimension` = c h w values."""
+    wanted = {kind for metric in catalog for kind in metric.needs}
+    stages: list[Stage] = []
+    skipped: dict[EvidenceKey, str] = {}
+    # Evidence is declared in dependency order, so one pass decides every kind.
+    for kind in (kind for kind in Evidence if kind in wanted):
+        kinds_needed = FITS[kind].needs if kind in FITS else COLLECTORS[kind].needs_of(lacks)
+        for threat in settings.threats if kind in PER_THREAT else (None,):
+            key = EvidenceKey(kind=kind, threat=threat)
+            needs = tuple(EvidenceKey(kind=need, threat=threat if need in PER_THREAT else None) for need in sorted(kinds_needed))
+            because = (
+                why_not(kind, lacks, threat)
+                or too_expensive(kind, classes)
+                or next((skipped[need] for need in needs if need in skipped), None)
+            )
+            if because is not None:
+                skipped[key] = because
+                continue
+            forward, backward = passes(kind, settings, lacks, classes, dimension)
+            stages.append(Stage(key=key, needs=needs, forward_passes=forward, backward_passes=backward))
+    metrics = tuple(
+        PlannedMetric(metric=metric, variant=variant, threat=threat)
+        for metric in catalog
+        for threat in (settings.threats if metric.per_threat else (None,))
+        for variant in (metric.variants(settings, threat) if metric.variants else (None,))
+    )
+    return Plan(stages=tuple(stages), skipped=skipped, metrics=metrics)

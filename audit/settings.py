@@ -1,0 +1,53 @@
+"""The settings of one audit: frozen, each default with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from audit.profiles import Profile, profile
+from audit.vocabulary import Norm, Threat
+
+# 8 grey levels: the budget most published Linf results on natural images use. It is printed, never searched.
+DEFAULT_THREAT = Threat.parse("linf:8/255")
+# Padded blocks of this many rows make every row's result independent of its neighbours; 32 costs 25-38 % over free batching.
+DEFAULT_BLOCK_ROWS = 32
+# Memory is bounded by the chunk; a multiple of the block.
+DEFAULT_CHUNK_ROWS = 128
+# Enough to see a pattern, few enough to keep the report small.
+SHOWN_FAILURES = 24
+# Below this, denominators of the local standard deviation are noise of 8-bit storage (one grey level is 1/255).
+PSD_TAU = 1 / 255
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What an audit was asked to do. `samples` of None means the profile's number."""
+
+    profile: Profile
+    threats: tuple[Threat, ...] = (DEFAULT_THREAT,)
+    samples: int | None = None
+    seed: int = 0
+    device: str = "auto"
+    block_rows: int = DEFAULT_BLOCK_ROWS
+    chunk_rows: int = DEFAULT_CHUNK_ROWS
+    shown_failures: int = SHOWN_FAILURES
+    keep_images: bool = True
+
+    @classmethod
+    def of(cls, profile_name: str) -> Settings:
+        """The defaults of a profile."""
+        return cls(profile=profile(profile_name))
+
+    @property
+    def sample_size(self) -> int:
+        """How many examples to draw at most."""
+        return self.profile.samples if self.samples is None else self.samples
+
+    def curve_epsilons(self, threat: Threat) -> tuple[float, ...]:
+        """The budgets of the accuracy-epsilon curve, ascending: 0, then the profile's multiples of epsilon, at most 1 for Linf.
+
+        >>> [round(255 * e) for e in Settings.of("quick").curve_epsilons(DEFAULT_THREAT)]
+        [0, 2, 4, 8, 16]
+        """
+        limit = 1.0 if threat.norm is Norm.LINF else float("inf")
+        return (0.0, *sorted({min(limit, multiple * threat.epsilon) for multiple in self.profile.curve} - {0.0}))

@@ -1,0 +1,223 @@
+"""The command line end to end: real registry, real ONNX Runtime, real report; then everything that can be wrong with its input."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from audit.cli import VERBS, cli
+from audit.result import from_json
+
+THREAT = "linf:0.15"
+
+
+def audit(*arguments: str):
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+
+def result_of(folder):
+    return from_json((folder / "result.json").read_bytes())
+
+
+@pytest.fixture(scope="session")
+def whole(digits_store, tmp_path_factory):
+    """One audit of both registered models with every sink."""
+    out = tmp_path_factory.mktemp("whole") / "out"
+    done = audit(
+        *("run", digits_store.standard, digits_store.adversarial, "--data", "digits:test", "--threat", THREAT),
+        *("--samples", "120", "--out", out, "--tracking-uri", digits_store.uri, "--experiment", "tests"),
+    )
+    assert done.exit_code == 0, done.output
+    return out, done
+
+
+def test_help_answers_without_anything_heavy():
+    done = subprocess.run([sys.executable, "-X", "importtime", "-m", "audit", "--help"], capture_output=True, text=True, check=True)
+    assert all(verb in done.stdout for verb in VERBS)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert not imported & {"torch", "mlflow", "numpy", "scipy", "matplotlib", "pydantic", "onnxruntime", "rich"}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help(verb):
+    done = audit(verb, "--help")
+    assert done.exit_code == 0
+    assert "Usage:" in done.output
+
+
+def test_the_audit_leaves_every_file_and_says_where(whole):
+    out, done = whole
+    for name in ("result.json", "examples.parquet", "report.html", "report.pdf"):
+        assert (out / name).stat().st_size > 1000
+        assert name in done.output
+    assert "MLflow run" in done.output
+
+
+def test_the_robust_twin_ranks_first_under_attack(whole):
+    ranking = result_of(whole[0]).rankings[1]
+    assert ranking.metric == "adversarial_accuracy_white_box/linf_0.15"
+    assert [(row.model, row.rank_low, row.rank_high) for row in ranking.rows] == [(1, 1, 1), (0, 2, 2)]
+
+
+def test_every_value_is_measured_or_says_why(whole):
+    for model in result_of(whole[0]).models:
+        assert len(model.metrics) == 39
+        kinds = {record.outcome.kind for record in model.metrics}
+        assert kinds <= {"measured", "undefined"}
+        assert model.overall.undetermined, "corruption and stability are not measured yet, so the score is at most"
+
+
+def test_table_and_metrics_agree(whole):
+    out, _ = whole
+    table = pq.read_table(out / "examples.parquet").to_pydict()
+    for index, model in enumerate(result_of(out).models):
+        rows = [row for row, owner in enumerate(table["model"]) if owner == index]
+        assert len(rows) == 120
+        clean = np.mean([table["correct"][row] for row in rows])
+        robust = np.mean([table[f"white_box_state/{THREAT.replace(':', '_')}"][row] == "survived" for row in rows])
+        assert model.metric("clean_accuracy").outcome.value == pytest.approx(clean)
+        assert model.metric("adversarial_accuracy_white_box/linf_0.15").outcome.value == pytest.approx(robust)
+
+
+def test_everything_is_in_mlflow_and_on_the_version(whole, digits_store):
+    from mlflow import MlflowClient
+
+    client = MlflowClient(digits_store.uri, digits_store.uri)
+    result = result_of(whole[0])
+    experiment = client.get_experiment_by_name("tests")
+    runs = client.search_runs([experiment.experiment_id], f"tags.`audit.result_id` = '{result.id}'")
+    for model in result.models:
+        values = {record.key: record.outcome.value for record in model.metrics if record.outcome.kind == "measured"}
+        logged = next(run.data.metrics for run in runs if values.items() <= run.data.metrics.items())
+        assert logged
+        version = client.get_model_version("digits", model.identity.version)
+        assert version.tags["audit.result_id"] == result.id
+        assert version.tags["audit.verdict"] == model.verdict.status
+
+
+def test_push_of_a_logged_result_changes_nothing(whole, digits_store):
+    from mlflow import MlflowClient
+
+    client = MlflowClient(digits_store.uri, digits_store.uri)
+    experiment = client.get_experiment_by_name("tests").experiment_id
+    before = {run.info.run_id for run in client.search_runs([experiment])}
+    done = audit("push", whole[0], "--tracking-uri", digits_store.uri, "--experiment", "tests")
+    assert done.exit_code == 0, done.output
+    assert {run.info.run_id for run in client.search_runs([experiment])} == before
+
+
+def test_report_renders_again_from_the_folder_alone(whole, tmp_path):
+    import shutil
+
+    copy = shutil.copytree(whole[0], tmp_path / "copy")
+    html = (copy / "report.html").read_bytes()
+    (copy / "report.html").unlink()
+    done = audit("report", copy / "result.json", "--no-pdf")
+    assert done.exit_code == 0, done.output
+    assert (copy / "report.html").read_bytes() == html
+
+
+def run_small(model, out, *more, data="digits:test", samples="40", uri=None):
+    place = ("--tracking-uri", uri) if uri else ("--no-mlflow",)
+    return audit("run", model, "--data", data, "--threat", THREAT, "--samples", samples, "--out", out, *place, *more)
+
+
+def test_an_onnx_file_is_audited_by_queries_and_says_what_it_lacks(digits_store, whole, tmp_path):
+    done = run_small(digits_store.onnx_adversarial, tmp_path / "out", samples="120")
+    assert done.exit_code == 0, done.output
+    onnx, torch_model = result_of(tmp_path / "out").models[0], result_of(whole[0]).models[1]
+    clean = "clean_accuracy"
+    assert onnx.metric(clean).outcome.value == pytest.approx(torch_model.metric(clean).outcome.value, abs=1 / 120 + 1e-9)
+    assert onnx.metric("adversarial_accuracy_white_box/linf_0.15").outcome.kind == "not_applicable"
+    assert "backward" in onnx.metric("adversarial_accuracy_white_box/linf_0.15").outcome.because
+    assert onnx.metric("adversarial_accuracy_black_box/linf_0.15").outcome.kind == "measured"
+    exact = torch_model.metric("fisher_spectral_norm/median").outcome.value
+    interval = onnx.metric("fisher_spectral_norm_estimate/median").outcome.interval
+    assert interval.low <= exact <= interval.high
+    score = next(score for score in onnx.scores if score.dimension == "adversarial")
+    assert "query-only" in score.means
+
+
+def test_numbers_do_not_depend_on_the_chunk(digits_store, tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    from audit.pipeline import AuditRequest, run_audit
+    from audit.settings import Settings
+    from audit.vocabulary import Threat
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", digits_store.uri)
+    settings = replace(Settings.of("quick"), threats=(Threat.parse(THREAT), Threat.parse("l2:0.5")), samples=70)
+    found = []
+    for rows in (32, 96):
+        request = AuditRequest(
+            models=(digits_store.standard,),
+            data="digits:test",
+            settings=replace(settings, chunk_rows=rows),
+            out=tmp_path / str(rows),
+            tracking_uri=digits_store.uri,
+        )
+        run = run_audit(request)
+        found.append((run.result.models[0].metrics, pq.read_table(run.written.path / "examples.parquet")))
+    assert found[0][0] == found[1][0]
+    assert found[0][1].equals(found[1][1])
+
+
+def test_the_reference_is_audited_and_marked(digits_store, tmp_path):
+    done = run_small(digits_store.onnx_adversarial, tmp_path / "out", "--reference", digits_store.onnx_standard)
+    assert done.exit_code == 0, done.output
+    result = result_of(tmp_path / "out")
+    assert [model.is_reference for model in result.models] == [False, True]
+    assert len(result.subjects) == 1
+
+
+@pytest.mark.parametrize(("bound", "code"), [("0.01", 0), ("0.999", 1)])
+def test_a_policy_decides_the_exit_code(digits_store, tmp_path, bound, code):
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f'name = "p"\n[[rule]]\nmetric = "clean_accuracy"\nat_least = {bound}\n')
+    done = run_small(digits_store.onnx_standard, tmp_path / "out", "--policy", policy)
+    assert done.exit_code == code, done.output
+
+
+def test_json_events_are_json_lines(digits_store, tmp_path):
+    done = run_small(digits_store.onnx_standard, tmp_path / "out", "--json")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert events[-1]["event"] == "done"
+    assert events[-1]["models"][0]["overall"] is not None
+    assert {event["event"] for event in events[:-1]} == {"progress"}
+
+
+def test_no_images_leaves_them_out_everywhere(digits_store, tmp_path):
+    done = run_small(digits_store.onnx_standard, tmp_path / "out", "--no-images")
+    assert done.exit_code == 0, done.output
+    assert not (tmp_path / "out" / "failures").exists()
+    assert "data:image/png" not in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_store_that_is_gone_is_exit_code_3_and_push_finishes(digits_store, tmp_path):
+    done = run_small(digits_store.onnx_standard, tmp_path / "out", uri="http://127.0.0.1:9")
+    assert done.exit_code == 3, done.output
+    assert "audit push" in done.output
+    done = audit("push", tmp_path / "out", "--tracking-uri", digits_store.uri)
+    assert done.exit_code == 0, done.output
+
+
+def test_plan_shows_what_runs_and_what_does_not(digits_store):
+    done = audit("plan", digits_store.onnx_standard, "--data", "digits:test", "--samples", "40")
+    assert done.exit_code == 0, done.output
+    assert "run   worst_case_black_box/linf_8-255" in done.output
+    assert "skip  worst_case_white_box/linf_8-255" in done.output
+
+
+def test_metrics_lists_and_defines():
+    assert "clean_accuracy" in audit("metrics").output
+    assert "S the examples" in audit("metrics", "attack_success_rate").output
+    assert len(json.loads(audit("metrics", "--json").output)) == 23
+    wrong = audit("metrics", "clean_acuracy")
+    assert wrong.exit_code == 2
+    assert "did you mean clean_accuracy?" in wrong.output

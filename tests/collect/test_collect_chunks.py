@@ -1,0 +1,168 @@
+"""A row's numbers depend on its example only: bit-identical under any chunking and any order."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+import small_run
+import torch
+
+from audit.collect import COLLECTORS, FITS, why_not
+from audit.data import Chunk
+from audit.evidence import UNKNOWN, Evidence, EvidenceKey, EvidenceStore, ShownFailure
+from audit.models import resolve_outputs
+from audit.models.torch_module import wrap
+from audit.vocabulary import Capability, Threat
+
+
+@pytest.fixture
+def run():
+    return small_run.small_run()
+
+
+@pytest.fixture
+def sample():
+    return small_run.sample()
+
+
+@pytest.fixture
+def run_without_gradients():
+    return small_run.small_run(gradients=False)
+
+
+def assert_equal(first, second, order=None):
+    for field in fields(first):
+        a, b = getattr(first, field.name), getattr(second, field.name)
+        if isinstance(a, np.ndarray):
+            b = b if order is None else b[order]
+            assert a.dtype.kind == b.dtype.kind and a.shape == b.shape, field.name
+            np.testing.assert_array_equal(a, b, err_msg=f"{type(first).__name__}.{field.name}")
+        elif field.name == "shown":
+            assert_same_failures(a, b)
+        else:
+            assert a == b, field.name
+
+
+def assert_same_failures(first: tuple[ShownFailure, ...], second: tuple[ShownFailure, ...]):
+    first, second = (sorted(part, key=lambda failure: failure.position) for part in (first, second))
+    assert [failure.position for failure in first] == [failure.position for failure in second]
+    for a, b in zip(first, second, strict=True):
+        np.testing.assert_array_equal(a.adversarial, b.adversarial)
+
+
+@pytest.mark.parametrize("threat", ["linf:0.03", "l2:0.3"])
+@pytest.mark.parametrize("size", [1, 5, 8, 16])
+def test_chunking_changes_no_bit(run, sample, threat, size):
+    run = replace(run, threat=Threat.parse(threat))
+    kinds = [kind for kind in COLLECTORS if why_not(kind, {}, run.threat) is None]
+    whole, cut = everything(run, sample, kinds, 1000), everything(run, sample, kinds, size)
+    for kind in kinds:
+        assert_equal(whole[run.key(kind)], cut[run.key(kind)])
+
+
+def everything(run, sample, kinds, size):
+    """All evidence this threat supports; L2 has no black-box arm."""
+    cuts = [slice(start, min(start + size, 23)) for start in range(0, 23, size)]
+    store = EvidenceStore()
+    clean = run.key(Evidence.PREDICTIONS)
+    store = store.with_item(clean, run.collect(Evidence.PREDICTIONS, sample, cuts, EvidenceStore()))
+    store = store.with_item(run.key(Evidence.TEMPERATURE), FITS[Evidence.TEMPERATURE].fit(store))
+    for kind in kinds:
+        if kind is not Evidence.PREDICTIONS:
+            needed = EvidenceStore({run.key(need): store[run.key(need)] for need in COLLECTORS[kind].needs})
+            store = store.with_item(run.key(kind), run.collect(kind, sample, cuts, needed))
+    return store
+
+
+class Fragile(torch.nn.Module):
+    """No answer where one pixel is bright; the attacks walk into it."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return torch.where((x[:, 0, 3, 3] > 0.9)[:, None], torch.nan, self.inner(x))
+
+
+def test_chunking_changes_no_bit_where_the_model_fails(run, sample):
+    images = sample.images.copy()
+    images[:, 0, 3, 3] = np.minimum(images[:, 0, 3, 3], 0.89)
+    images[::4, 0, 3, 3] = 0.89
+    sample = replace(sample, images=images)
+    run = replace(run, classifier=wrap(Fragile(small_run.network()), image_shape=(1, 8, 8), device="cpu", block_rows=8))
+    kinds = [kind for kind in COLLECTORS if kind not in (Evidence.FISHER_SPECTRUM, Evidence.FISHER_ESTIMATE)]
+    whole = everything(run, sample, kinds, 1000)
+    for size in (1, 6):
+        cut = everything(run, sample, kinds, size)
+        for kind in kinds:
+            assert_equal(whole[run.key(kind)], cut[run.key(kind)])
+    assert (whole[run.key(Evidence.WORST_CASE_WHITE_BOX)].state == UNKNOWN).any()
+
+
+def test_chunking_changes_no_bit_for_probabilities(run, sample):
+    softmax = torch.nn.Sequential(small_run.network(), torch.nn.Softmax(dim=1))
+    inner = wrap(softmax, image_shape=(1, 8, 8), device="cpu", block_rows=8)
+    run = replace(run, classifier=resolve_outputs(inner, torch.from_numpy(sample.images)))
+    whole = everything(run, sample, list(COLLECTORS), 1000)
+    for size in (1, 6):
+        cut = everything(run, sample, list(COLLECTORS), size)
+        for kind in COLLECTORS:
+            assert_equal(whole[run.key(kind)], cut[run.key(kind)])
+
+
+def test_order_changes_no_bit(run, run_without_gradients, sample):
+    order = np.random.default_rng(0).permutation(23)
+    shuffled = Chunk(
+        positions=sample.positions[order], ids=sample.ids[order], labels=sample.labels[order], images=sample.images[order]
+    )
+    for runner in (run, run_without_gradients):
+        straight, mixed = runner.everything(sample), runner.everything(shuffled, size=6)
+        assert set(straight) == set(mixed)
+        for key, value in straight.items():
+            if key.kind is Evidence.TEMPERATURE:
+                assert mixed[key].value == pytest.approx(value.value, rel=1e-9)
+            elif key.kind is Evidence.FISHER_ESTIMATE:
+                continue  # read the fitted temperature, whose sum order changed; covered by chunking
+            else:
+                back = np.argsort(mixed[key].positions) if key.kind is Evidence.FISHER_SPECTRUM else np.argsort(order)
+                assert_equal(value, mixed[key], back)
+
+
+def test_a_query_only_model_gets_its_arms(run_without_gradients, sample):
+    evidence = run_without_gradients.everything(sample)
+    kinds = {key.kind for key in evidence}
+    assert kinds == set(Evidence) - {Evidence.WORST_CASE_WHITE_BOX, Evidence.FISHER_SPECTRUM}
+    curve = evidence[run_without_gradients.key(Evidence.ACCURACY_EPSILON)]
+    reference = evidence[run_without_gradients.key(Evidence.REFERENCE_ATTACK)]
+    assert curve.arm == "black-box" and reference.attack == "Square-20"
+    assert reference.backward_passes.sum() == 0
+    assert (reference.forward_passes[reference.clean_correct] == 21).all()
+
+
+def test_why_not_speaks_in_words():
+    lacking = {Capability.GRADIENTS: "ONNX Runtime has no backward pass"}
+    linf, l2, l1 = (Threat.parse(text) for text in ("linf:8/255", "l2:0.5", "l1:5"))
+    for kind in Evidence:
+        assert why_not(kind, {}, linf) is None
+    assert why_not(Evidence.WORST_CASE_WHITE_BOX, lacking, linf) == "ONNX Runtime has no backward pass"
+    assert "Square" in why_not(Evidence.WORST_CASE_BLACK_BOX, {}, l2)
+    assert why_not(Evidence.REFERENCE_ATTACK, {}, l2) is None and "Square" in why_not(Evidence.REFERENCE_ATTACK, lacking, l2)
+    assert why_not(Evidence.ACCURACY_EPSILON, {}, l2) is None and "Square" in why_not(Evidence.ACCURACY_EPSILON, lacking, l2)
+    for kind in (Evidence.REFERENCE_ATTACK, Evidence.WORST_CASE_WHITE_BOX, Evidence.ACCURACY_EPSILON):
+        assert "L1" in why_not(kind, {}, l1)
+    assert why_not(Evidence.PREDICTIONS, {}, l1) is None
+    assert why_not(Evidence.TEMPERATURE, {Capability.SCORES: "labels only"}, linf) == "labels only"
+
+
+def test_the_declared_graph_is_whole_and_acyclic():
+    assert set(COLLECTORS) | set(FITS) == set(Evidence) and not set(COLLECTORS) & set(FITS)
+    done: set[Evidence] = set()
+    for lacks in ({}, {Capability.GRADIENTS: "none"}):
+        done.clear()
+        while len(done) < len(Evidence):
+            ready = {kind for kind in COLLECTORS if COLLECTORS[kind].needs_of(lacks) <= done}
+            ready |= {kind for kind in FITS if FITS[kind].needs <= done}
+            assert ready - done
+            done |= ready
+    assert EvidenceKey(kind=Evidence.PREDICTIONS) == EvidenceKey(kind=Evidence.PREDICTIONS, threat=None)
