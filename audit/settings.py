@@ -44,10 +44,10 @@ class Settings:
         return self.profile.samples if self.samples is None else self.samples
 
     def curve_epsilons(self, threat: Threat) -> tuple[float, ...]:
-        """The budgets of the accuracy-epsilon curve, ascending: 0, then the profile's multiples of epsilon, at most 1 for Linf.
+        """The budgets of the accuracy-epsilon curve, ascending: 0, the threat's own, and the profile's multiples of it.
 
         >>> [round(255 * e) for e in Settings.of("quick").curve_epsilons(DEFAULT_THREAT)]
         [0, 2, 4, 8, 16]
         """
         limit = 1.0 if threat.norm is Norm.LINF else float("inf")
-        return (0.0, *sorted({min(limit, multiple * threat.epsilon) for multiple in self.profile.curve} - {0.0}))
+        return tuple(sorted({0.0, threat.epsilon, *(min(multiple * threat.epsilon, limit) for multiple in self.profile.curve)}))

@@ -33,14 +33,17 @@ def build(folder: Path) -> DigitsStore:
     mlflow.set_tracking_uri(uri)
     mlflow.set_registry_uri(uri)
     try:
-        mlflow.create_experiment("training", artifact_location=(folder / "artifacts").as_uri())
-        mlflow.set_experiment("training")
+        training = mlflow.create_experiment("training", artifact_location=(folder / "artifacts").as_uri())
         digits = data.load("digits:train")
         images = digits.images(range(len(digits.labels)))
         uris, files = [], []
         for name, threat, epochs in (("standard", None, 8), ("adversarial", THREAT, 8)):
             model = train(images, digits.labels, epochs=epochs, adversarial_threat=threat, seed=0)
-            uris.append(log_version(model, "digits", images[:8], description=f"{name} training", tags={}, run_name=name))
+            uris.append(
+                log_version(
+                    model, "digits", images[:8], description=f"{name} training", tags={}, run_name=name, experiment_id=training
+                )
+            )
             files.append(folder / f"{name}.onnx")
             torch.onnx.export(
                 model,
@@ -54,5 +57,4 @@ def build(folder: Path) -> DigitsStore:
     finally:
         mlflow.set_tracking_uri(before[0])
         mlflow.set_registry_uri(before[1])
-        mlflow.tracking.fluent._active_experiment_id = None
     return DigitsStore(uri=uri, standard=uris[0], adversarial=uris[1], onnx_standard=files[0], onnx_adversarial=files[1])

@@ -16,28 +16,18 @@ from audit.attacks.run import Batch, Oracle, verify
 from audit.data import Chunk
 from audit.evidence import AccuracyEpsilon, Bools, Floats, WorstCase
 from audit.models import Classifier
-from audit.vocabulary import Norm, Threat
-
-
-def curve_epsilons(threat: Threat, multiples: Sequence[float]) -> tuple[float, ...]:
-    """0, the threat's own epsilon and its multiples, ascending without repeats; at most 1 for Linf.
-
-    >>> curve_epsilons(Threat.parse("linf:0.4"), (0.5, 1.0, 5.0))
-    (0.0, 0.2, 0.4, 1.0)
-    """
-    limit = 1.0 if threat.norm is Norm.LINF else np.inf
-    return tuple(sorted({0.0, threat.epsilon, *(min(multiple * threat.epsilon, limit) for multiple in multiples)}))
+from audit.vocabulary import Threat
 
 
 def accuracy_epsilon(
-    classifier: Classifier, chunk: Chunk, evidence: WorstCase, multiples: Sequence[float], arm: str, attack: Attack
+    classifier: Classifier, chunk: Chunk, evidence: WorstCase, budgets: Sequence[float], arm: str, attack: Attack
 ) -> AccuracyEpsilon:
-    """The curve of a chunk, given its worst case at the threat's own epsilon.
+    """The curve of a chunk at `budgets` (ascending, from 0), given its worst case at the threat's own epsilon.
 
     An example the model fails to answer counts as not robust. `robust` is monotone: a break counts at every larger epsilon.
     """
     threat, size = evidence.threat, len(chunk.labels)
-    epsilons = np.array(curve_epsilons(threat, multiples))
+    epsilons = np.array(budgets)
     batch = Batch.of(chunk, classifier.device)
     forward, backward = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
     robust = np.tile(evidence.clean_correct[:, None], (1, len(epsilons)))

@@ -29,4 +29,4 @@ def collect(
         arm, kind = "white-box", Evidence.WORST_CASE_WHITE_BOX
         attack = partial(pgd, loss="margin", steps=profile.curve_steps, seed=settings.seed, purpose="curve", stop_early=True)
     evidence = needed.get_as(WorstCase, EvidenceKey(kind=kind, threat=threat))
-    return accuracy_epsilon(classifier, chunk, evidence, profile.curve, arm, attack)
+    return accuracy_epsilon(classifier, chunk, evidence, settings.curve_epsilons(threat), arm, attack)

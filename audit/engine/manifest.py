@@ -13,7 +13,7 @@ from audit.result import Manifest
 from audit.settings import Settings
 from audit.text import redact
 
-DISTRIBUTIONS = ("torch", "torchvision", "onnxruntime", "onnxruntime-gpu", "mlflow", "numpy", "scipy", "torchmetrics", "weasyprint")
+DISTRIBUTIONS = ("torch", "torchvision", "onnxruntime", "onnxruntime-gpu", "mlflow", "numpy", "scipy", "weasyprint")
 
 
 def distribution_version(name: str) -> str | None:

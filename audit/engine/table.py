@@ -96,12 +96,12 @@ def _fisher(store: EvidenceStore, rows: int) -> dict[str, pa.Array]:
         status = np.array([None] * rows, dtype=object)
         status[estimate.positions] = estimate.status
         found["lambda_estimate_status"] = pa.array(status.tolist(), type=pa.string())
-        measured = estimate.status == "measured"
         for name, values in (
             ("lambda_estimate_T", estimate.lambda_max),
             ("lambda_estimate_raw", estimate.lambda_max_raw),
             ("lambda_estimate_relative_error", estimate.standard_error),
         ):
+            measured = (estimate.status == "measured") & np.isfinite(values)
             found[name] = _spread(values[measured], estimate.positions[measured], rows)
     return found
 

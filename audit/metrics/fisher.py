@@ -149,7 +149,8 @@ def fisher_trace_estimate(fisher_estimate: FisherEstimate) -> Estimate:
 
 
 def _estimated(evidence: FisherEstimate, values: Floats, variant: str, notes: tuple[str, ...]) -> Estimate:
-    measured = evidence.status == "measured"
+    # A raw softmax can be saturated where the fitted one is not: such a value is missing, not zero.
+    measured = (evidence.status == "measured") & np.isfinite(values)
     if 2 * int(measured.sum()) <= len(measured):
         raise Undefined(
             f"only {int(measured.sum())} of {len(measured)} examples could be measured "

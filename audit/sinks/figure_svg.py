@@ -94,6 +94,8 @@ def _style_to_attributes(element: ElementTree.Element, key: str) -> None:
                 # matplotlib's own font has no 600; the report's has no 700.
                 if shorthand["weight"] in {"700", "bold"}:
                     element.set("font-weight", "600")
+        elif name == "font-weight":
+            element.set(name, "600" if value in {"700", "bold"} else "400")
         elif name and name not in _DROPPED:
             element.set(name, value.replace("url(#", f"url(#{key}-"))
     if element.tag == f"{_SVG}text":

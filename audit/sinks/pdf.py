@@ -46,7 +46,7 @@ def write(html: str, target: Path, *, attachments: Sequence[AttachedFile], creat
     """
     try:
         import weasyprint
-        from weasyprint.urls import URLFetcher
+        from weasyprint.urls import FatalURLFetchingError, URLFetcher
     except ImportError as error:
         raise SinkError(
             f"the PDF was not made, because WeasyPrint is not installed ({error.name}); run pip install weasyprint"
@@ -77,7 +77,8 @@ def write(html: str, target: Path, *, attachments: Sequence[AttachedFile], creat
             attachments=embedded,
         )
         partial.replace(target)
-    except Exception as error:
+    except (Exception, FatalURLFetchingError) as error:
+        # WeasyPrint derives a refused fetch from BaseException.
         partial.unlink(missing_ok=True)
         raise SinkError(
             f"the PDF was not made, because WeasyPrint failed ({type(error).__name__}: {error}); the HTML is complete"

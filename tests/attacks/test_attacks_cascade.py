@@ -6,12 +6,13 @@ import torch
 import trained_digits
 
 from audit.attacks.cascade import black_box_stages, white_box_stages, worst_case
-from audit.attacks.epsilon_curve import accuracy_epsilon, curve_epsilons
+from audit.attacks.epsilon_curve import accuracy_epsilon
 from audit.attacks.fgsm import fgsm
 from audit.data import Chunk
 from audit.evidence import BROKEN, NATURAL_ERROR, NOT_BROKEN, SURVIVED, UNKNOWN
 from audit.models.torch_module import wrap
 from audit.profiles import PROFILES, profile
+from audit.settings import Settings
 from audit.vocabulary import Threat
 
 SMALL = replace(profile("quick"), pgd_stages=(("cross_entropy", 5), ("margin", 5), ("margin", 5)), square_queries=30, noise_draws=4)
@@ -102,8 +103,10 @@ def test_stage_names_are_unique_in_every_profile():
 
 
 def test_curve_epsilons():
-    assert curve_epsilons(Threat.parse("l2:0.5"), (0.5, 4)) == (0.0, 0.25, 0.5, 2.0)
-    assert curve_epsilons(Threat.parse("linf:0"), (0.5, 4)) == (0.0,)
+    settings = Settings.of("quick")
+    assert settings.curve_epsilons(Threat.parse("l2:0.5")) == (0.0, 0.125, 0.25, 0.5, 1.0)
+    assert settings.curve_epsilons(Threat.parse("linf:0.7")) == (0.0, 0.175, 0.35, 0.7, 1.0)
+    assert settings.curve_epsilons(Threat.parse("linf:0")) == (0.0,)
 
 
 def test_curve_on_a_linear_model_is_its_distance_distribution():
@@ -119,9 +122,10 @@ def test_curve_on_a_linear_model_is_its_distance_distribution():
     labels = clean.argmax(axis=1)
     labels[:5] = 1 - labels[:5]
     chunk = Chunk(positions=np.arange(60), ids=np.arange(60).astype(str), labels=labels, images=images.numpy())
-    threat, multiples = Threat.parse("linf:0.02"), (0.25, 0.5, 1.0, 2.0)
+    threat = Threat.parse("linf:0.02")
+    budgets = (0.0, 0.005, 0.01, 0.02, 0.04)
     evidence = worst_case(classifier, chunk, clean, threat, white_box_stages(SMALL, 0), shown=0)
-    curve = accuracy_epsilon(classifier, chunk, evidence, multiples, "white-box", fgsm)
+    curve = accuracy_epsilon(classifier, chunk, evidence, budgets, "white-box", fgsm)
     distance = np.abs(clean[:, 0] - clean[:, 1]) / float(w.abs().sum())
     expected = (distance[:, None] > np.array(curve.epsilons)) & (clean.argmax(axis=1) == labels)[:, None]
     assert (curve.robust == expected).all() and (curve.robust[:, curve.epsilons.index(0.02)] == evidence.robust).all()

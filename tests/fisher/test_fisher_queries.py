@@ -45,7 +45,10 @@ def test_float32_relu_network_within_three_per_cent():
 
 
 def test_interval_covers_the_truth():
-    """500 draws of 64 directions on a linear softmax model with 784 inputs."""
+    """500 draws of 64 directions on a linear softmax model with 784 inputs and separated eigenvalues.
+
+    With six nearly equal eigenvalues the bias correction is capped: a bias of 5 to 7 % is left, and coverage is 0.97 to 0.98.
+    """
     weights = torch.randn(6, 784, generator=source(1), dtype=torch.float64) / 5 * 0.6 ** torch.arange(6)[:, None]
     x = image((1, 28, 28), dtype=torch.float64)
     classifier = linear(weights, -(weights @ x.flatten()) * 0.95)

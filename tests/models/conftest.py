@@ -23,11 +23,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     mlflow.set_tracking_uri(uri)
     mlflow.set_registry_uri(uri)
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)
-    client.create_experiment("tests", artifact_location=(folder / "artefacts").as_uri())
-    mlflow.set_experiment("tests")
+    # By its id: set_experiment would leave the choice behind in the environment of every later test.
+    experiment_id = client.create_experiment("tests", artifact_location=(folder / "artefacts").as_uri())
     model, example = Small().eval(), images(4).numpy()
     ids = {}
-    with warnings.catch_warnings(), mlflow.start_run() as run:
+    with warnings.catch_warnings(), mlflow.start_run(experiment_id=experiment_id) as run:
         warnings.simplefilter("ignore")
         shared = {"registered_model_name": "small", "pip_requirements": ["torch", "some-library==1.0"]}
         torch.onnx.export(model, (images(2),), folder / "net.onnx", dynamic_shapes=({0: torch.export.Dim("batch")},), verbose=False)

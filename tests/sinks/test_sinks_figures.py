@@ -60,7 +60,7 @@ def test_every_figure_follows_the_rules(name):
     assert "style=" not in text and "<style" not in text and "xlink" not in text and "metadata" not in text
     for element in root.iter(f"{SVG}text"):
         assert element.get("font-family").startswith("IBM Plex Sans") and element.get("fill")
-        assert element.get("font-weight") in (None, "600")
+        assert element.get("font-weight") in (None, "400", "600")
     # Every colour is a role of the design, so that dark mode reaches all of them.
     colours = set(re.findall(r'(?:fill|stroke)="(#[0-9a-f]{6})"', text))
     assert colours <= {"#1b2026", "#56606b", "#dde1e6", "#0a5c9e", "#6f7a86", "#ffffff"}

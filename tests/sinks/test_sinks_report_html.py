@@ -105,7 +105,8 @@ def test_sections_come_in_the_promised_order(tmp_path):
     text, _ = page(tmp_path, sample())
     order = re.findall(r'<section class="s[^"]*" id="(\w+)"', text)
     assert order == [
-        "record", "policy", "use", "data", "results", "compare", "examples", "checks", "certification", "clauses", "reproducibility", "definitions",
+        "record", "policy", "use", "data", "results", "compare", "examples", "checks", "certification", "clauses",
+        "reproducibility", "definitions",
     ]  # fmt: skip
 
 
@@ -217,7 +218,7 @@ def test_failures_are_shown_as_images_with_a_true_difference(tmp_path):
     from PIL import Image
 
     result = sample(models=1)
-    text, parsed = page(tmp_path, result)
+    _, parsed = page(tmp_path, result)
     images = [attributes for tag, attributes in parsed.tags if tag == "img"]
     assert len(images) == 3 * len(result.models[0].failures)
     decoded = [np.asarray(Image.open(io.BytesIO(base64.b64decode(image["src"].split(",")[1])))) for image in images[:3]]

@@ -37,7 +37,8 @@ def test_signs_are_true_minus_signs_and_zero_has_none():
 
 
 @pytest.mark.parametrize(
-    ("norm", "epsilon", "text"), [("linf", 0.0, "0"), ("linf", 8 / 255, "8/255"), ("linf", 0.01, "2.5/255"), ("l2", 0.5, "0.5")]
+    ("norm", "epsilon", "text"),
+    [("linf", 0.0, "0"), ("linf", 8 / 255, "8/255"), ("linf", 2.5 / 255, "2.5/255"), ("l2", 0.5, "0.5")],
 )
 def test_budgets(norm, epsilon, text):
     assert words.epsilon_text(norm, epsilon) == text

