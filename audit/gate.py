@@ -33,9 +33,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from audit.errors import InputError
 from audit.result import DataIdentity, Failed, Measured, ModelResult, NotApplicable, Outcome, RuleOutcome, Undefined, Verdict
 from audit.text import printable
-from audit.vocabulary import Threat
+from audit.vocabulary import Threat, Unit
 
 Status = Literal["pass", "fail", "undecided"]
+
+
+Bound = Annotated[float, Field(allow_inf_nan=False, strict=True)]
 
 
 class Rule(BaseModel):
@@ -47,8 +50,8 @@ class Rule(BaseModel):
     score: str | None = None
     worst_case: Literal["every threat"] | None = None
     checks: tuple[Annotated[int, Field(ge=1, le=17)], ...] | None = None
-    at_least: float | Literal["chance"] | None = None
-    at_most: float | None = None
+    at_least: Bound | Literal["chance"] | None = None
+    at_most: Bound | None = None
     read: Literal["interval", "value"] = "interval"
     allow_missing: bool = False
 
@@ -92,7 +95,11 @@ worst_case = "every threat"
 at_least = "chance"
 
 [[rule]]
-checks = [1, 9, 12, 14, 17]
+checks = [1, 12, 17]
+
+[[rule]]
+checks = [9, 14]
+allow_missing = true      # no gradients, or no attack that succeeded
 """
 
 
@@ -149,12 +156,18 @@ def _missing(outcome: Outcome | None) -> str:
     return "measured"
 
 
-def _bounded(rule: Rule, requirement: str, outcome: Outcome | None, chance: float, scale: float = 1.0) -> RuleOutcome:
+def _words(value: float, unit: str | None) -> str:
+    return f"{100 * value:.1f} %" if unit == Unit.SHARE.value else f"{value:.4g}"
+
+
+def _bounded(
+    rule: Rule, requirement: str, outcome: Outcome | None, chance: float, *, scale: float = 1.0, unit: str | None = None
+) -> RuleOutcome:
     low_side = rule.at_least is not None
     limit = (
         chance * scale if rule.at_least == "chance" else float(rule.at_least if rule.at_least is not None else rule.at_most or 0)
     )
-    required = f"{'≥' if low_side else '≤'} {limit:.4g}" + (" (largest class share)" if rule.at_least == "chance" else "")
+    required = f"{'≥' if low_side else '≤'} {_words(limit, unit)}" + (" (largest class share)" if rule.at_least == "chance" else "")
     if not isinstance(outcome, Measured):
         status: Status = "pass" if rule.allow_missing else "undecided"
         allowed = "; the rule allows it to be missing" if rule.allow_missing else ""
@@ -166,7 +179,11 @@ def _bounded(rule: Rule, requirement: str, outcome: Outcome | None, chance: floa
         if outcome.interval is None:
             because = f"no interval to hold against the bound: {outcome.why_no_interval}"
             return RuleOutcome(
-                requirement=requirement, status="undecided", required=required, measured=f"{outcome.value:.4g}", because=because
+                requirement=requirement,
+                status="undecided",
+                required=required,
+                measured=_words(outcome.value, unit),
+                because=because,
             )
         read, words = (outcome.interval.low, "the interval's lower end") if low_side else (outcome.interval.high, "its upper end")
     good = read >= limit if low_side else read <= limit
@@ -177,8 +194,8 @@ def _bounded(rule: Rule, requirement: str, outcome: Outcome | None, chance: floa
         requirement=requirement,
         status=status,
         required=required,
-        measured=f"{outcome.value:.4g}",
-        because=f"{words} {read:.4g} {side} the bound, n = {outcome.samples}",
+        measured=_words(outcome.value, unit),
+        because=f"{words} {_words(read, unit)} {side} the bound, n = {outcome.samples}",
     )
 
 
@@ -195,11 +212,10 @@ def _checked(rule: Rule, model: ModelResult) -> RuleOutcome:
     wanted = [check for check in model.checks if check.number in (rule.checks or ())]
     raised = [check for check in wanted if check.status == "warn"]
     missing = [check for check in wanted if check.status == "not_run"]
-    status: Status = "fail" if raised else "pass"
-    because = "; ".join(f"check {check.number}: {check.found}" for check in raised) or "none is raised"
-    # A check that does not apply to this model (no gradients, say) is no reason to refuse it; one that was raised is.
-    if missing and not raised:
-        because += f"; not run: {', '.join(str(check.number) for check in missing)}"
+    status: Status = "fail" if raised else ("undecided" if missing and not rule.allow_missing else "pass")
+    shown = raised or missing
+    word = "" if raised else " not run"
+    because = "; ".join(f"check {check.number}{word}: {check.found}" for check in shown) or "none is raised"
     return RuleOutcome(
         requirement=f"Honesty checks {', '.join(map(str, rule.checks or ()))}",
         status=status,
@@ -215,18 +231,22 @@ def _judged(rule: Rule, model: ModelResult, chance: float, threats: tuple[Threat
     if rule.score is not None:
         found = [score for score in model.scores if score.dimension == rule.score]
         return [
-            _bounded(rule, f"Score {score.dimension}" + (f", {score.threat}" if score.threat else ""), score.outcome, chance, 100)
+            _bounded(
+                rule, f"Score {score.dimension}" + (f", {score.threat}" if score.threat else ""), score.outcome, chance, scale=100
+            )
             for score in found
-        ] or [_bounded(rule, f"Score {printable(rule.score)}", None, chance, 100)]
+        ] or [_bounded(rule, f"Score {printable(rule.score)}", None, chance, scale=100)]
     if rule.worst_case is not None:
         outcomes = []
         for threat in threats:
             name, outcome = _worst_case(model, threat)
-            outcomes.append(_bounded(rule, f"{name}, {threat.label}", outcome, chance))
+            outcomes.append(_bounded(rule, f"{name}, {threat.label}", outcome, chance, unit=Unit.SHARE.value))
         return outcomes
     record = model.metric(rule.metric or "")
-    name = record.name if record is not None else "Metric"
-    return [_bounded(rule, f"{name} ({printable(rule.metric or '')})", None if record is None else record.outcome, chance)]
+    if record is None:
+        return [_bounded(rule, f"Metric {printable(rule.metric or '')}", None, chance)]
+    where = f", {Threat.parse(record.threat).label}" if record.threat else ""
+    return [_bounded(rule, record.name + where, record.outcome, chance, unit=record.unit)]
 
 
 def judge(model: ModelResult, data: DataIdentity, threats: tuple[Threat, ...], loaded: LoadedPolicy) -> Verdict:

@@ -22,7 +22,9 @@ torch.set_num_threads(1)
 def own_folder(tmp_path, monkeypatch):
     """Every test runs in a folder of its own, so that none finds or leaves a store, an audit or a cache in the project."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    # mlflow.set_tracking_uri and its like leave their choice behind in the environment.
+    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI", "MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import mlflow
 import torch
 
 from audit import data
-from audit.cli.demo_models import log_version, train
+from audit.cli.demo_models import current_store, log_version, train
 from audit.vocabulary import Threat
 
 THREAT = Threat.parse("linf:0.15")
@@ -29,10 +29,7 @@ class DigitsStore:
 def build(folder: Path) -> DigitsStore:
     """Train, register and export both models."""
     uri = f"sqlite:///{folder / 'mlflow.db'}"
-    before = mlflow.get_tracking_uri(), mlflow.get_registry_uri()
-    mlflow.set_tracking_uri(uri)
-    mlflow.set_registry_uri(uri)
-    try:
+    with current_store(uri):
         training = mlflow.create_experiment("training", artifact_location=(folder / "artifacts").as_uri())
         digits = data.load("digits:train")
         images = digits.images(range(len(digits.labels)))
@@ -52,9 +49,7 @@ def build(folder: Path) -> DigitsStore:
                 input_names=["image"],
                 output_names=["logits"],
                 dynamic_shapes=({0: torch.export.Dim("n")},),
+                external_data=False,
                 verbose=False,
             )
-    finally:
-        mlflow.set_tracking_uri(before[0])
-        mlflow.set_registry_uri(before[1])
     return DigitsStore(uri=uri, standard=uris[0], adversarial=uris[1], onnx_standard=files[0], onnx_adversarial=files[1])

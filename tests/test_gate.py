@@ -149,7 +149,13 @@ def test_chance_is_the_largest_class_share():
 def test_raised_checks_fail():
     text = rule("checks = [1, 9]")
     assert verdict(text, model({}, checks=[check(1, "pass"), check(9, "warn")])).status == "fail"
-    assert verdict(text, model({}, checks=[check(1, "pass"), check(9, "not_run"), check(15, "warn")])).status == "pass"
+    assert verdict(text, model({}, checks=[check(1, "pass"), check(9, "pass"), check(15, "warn")])).status == "pass"
+
+
+def test_a_check_that_was_not_run_is_undecided_unless_the_rule_allows_it():
+    subject = model({}, checks=[check(1, "pass"), check(9, "not_run")])
+    assert verdict(rule("checks = [1, 9]"), subject).status == "undecided"
+    assert verdict(rule("checks = [1, 9]\nallow_missing = true"), subject).status == "pass"
 
 
 def test_scores_are_held_on_their_own_scale():
@@ -185,6 +191,8 @@ def test_sentence_counts_failed_and_undecided_rules():
         (rule('metric = "m"\nat_least = 1\nat_most = 2'), "exactly one of at_least, at_most"),
         (rule('metric = "m"\nscore = "clean"\nat_least = 1'), "exactly one of metric, score"),
         (rule("checks = [18]"), "less than or equal to 17"),
+        (rule('metric = "m"\nat_least = nan'), "finite"),
+        (rule('metric = "m"\nat_least = true'), "valid number"),
         (rule('metric = "m"\nat_least = "lots"'), "at_least"),
     ],
 )

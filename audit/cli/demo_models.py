@@ -10,7 +10,9 @@ standard model is right on 97.5 % of the clean images and on 16.7 % within `linf
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -196,18 +198,10 @@ def register_demo_models(tracking_uri: str, name: str, artifacts: Path) -> tuple
     Versions of an earlier demo, known by their tags, are used again when they can still be found; otherwise they are trained. Their
     files go below `artifacts`: MLflow's own default would be a folder wherever the command was typed.
     """
-    import mlflow
-
-    before = mlflow.get_tracking_uri(), mlflow.get_registry_uri()
-    mlflow.set_tracking_uri(tracking_uri)
-    mlflow.set_registry_uri(tracking_uri)
-    try:
+    with current_store(tracking_uri):
         # The audit's own experiment, so that its files lie beside the models'.
         experiment(AUDIT_EXPERIMENT, artifacts)
         standard, adversarial = (_existing(name, recipe) or _trained(name, recipe, artifacts) for recipe in _RECIPES)
-    finally:
-        mlflow.set_tracking_uri(before[0])
-        mlflow.set_registry_uri(before[1])
     return standard, adversarial
 
 
@@ -227,6 +221,28 @@ def _existing(name: str, recipe: _Recipe) -> str | None:
             continue
         return uri
     return None
+
+
+@contextmanager
+def current_store(uri: str) -> Iterator[None]:
+    """Make `uri` MLflow's store and registry for a while; its setters also write the environment, which is put back too."""
+    import mlflow
+
+    names = ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI")
+    environment = {name: os.environ.get(name) for name in names}
+    before = mlflow.get_tracking_uri(), mlflow.get_registry_uri()
+    mlflow.set_tracking_uri(uri)
+    mlflow.set_registry_uri(uri)
+    try:
+        yield
+    finally:
+        mlflow.set_tracking_uri(before[0])
+        mlflow.set_registry_uri(before[1])
+        for name, value in environment.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def experiment(name: str, artifacts: Path) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from audit.errors import Undefined as UndefinedValue
 from audit.evidence import PER_THREAT, EvidenceKey, EvidenceStore
 from audit.metrics.honesty import CHECKS, RunFacts, check_record, not_run
-from audit.metrics.spec import Estimate, Metric, key_of
+from audit.metrics.spec import Estimate, Metric, key_of, variant_words
 from audit.plan import Plan
 from audit.result import CheckRecord, Failed, Measured, MetricRecord, NotApplicable, Outcome, Undefined
 from audit.text import printable
@@ -58,10 +58,10 @@ def record(metric: Metric, variant: str | None, threat: Threat | None, found: tu
     return MetricRecord(
         key=key_of(metric.id, variant, threat),
         id=metric.id,
-        name=metric.name,
+        name=metric.name if variant is None else f"{metric.name}, {variant_words(variant)}",
         symbol=metric.symbol,
         family=metric.family.value,
-        unit=metric.unit.value,
+        unit=metric.unit_of(variant).value,
         better=metric.better,
         definition=metric.definition,
         source=metric.source,

@@ -147,7 +147,7 @@ def _points(settings: Settings, threat: Threat | None) -> tuple[str, ...]:
     variants=_points,
 )
 def accuracy_epsilon_curve(accuracy_epsilon: AccuracyEpsilon, threat: Threat, variant: str) -> Estimate:
-    """Accuracy at one budget of the accuracy-epsilon curve.
+    """Accuracy on the accuracy-epsilon curve.
 
     The share of all examples that are classified correctly and survive at this epsilon. An example broken in a ball is broken in
     every larger one; smaller budgets are attacked only where a larger one succeeded. At epsilon 0 it is the clean accuracy.

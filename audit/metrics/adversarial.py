@@ -121,6 +121,7 @@ def noise_tolerance_estimation(reference_attack: ReferenceAttack) -> Estimate:
     source="Ling et al. 2019 (DEEPSEC); normalised as in Guo et al. 2021",
     paper_row="average Lp distortion",
     variants=("l0", "l2", "linf", "l2_absolute", "linf_absolute"),
+    variant_units={"l2_absolute": Unit.PIXELS, "linf_absolute": Unit.PIXELS},
 )
 def average_lp_distortion(reference_attack: ReferenceAttack, variant: str) -> Estimate:
     """Average Lp distortion.

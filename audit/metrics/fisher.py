@@ -110,7 +110,12 @@ def fisher_effective_rank(fisher_spectrum: FisherSpectrum, temperature: Temperat
 
 
 @metric(
-    symbol="λ̂", family=Family.FISHER, better=Better.LOWER, unit=Unit.PER_PIXEL_SQUARED, source=SOURCE, variants=("median", "p95")
+    symbol="λ est.",
+    family=Family.FISHER,
+    better=Better.LOWER,
+    unit=Unit.PER_PIXEL_SQUARED,
+    source=SOURCE,
+    variants=("median", "p95"),
 )
 def fisher_spectral_norm_estimate(fisher_estimate: FisherEstimate, variant: str) -> Estimate:
     """Largest Fisher eigenvalue at the fitted temperature, from queries only.
@@ -124,7 +129,7 @@ def fisher_spectral_norm_estimate(fisher_estimate: FisherEstimate, variant: str)
 
 
 @metric(
-    symbol="λ̂ raw",
+    symbol="λ est. raw",
     family=Family.FISHER,
     better=Better.NEITHER,
     unit=Unit.PER_PIXEL_SQUARED,
@@ -139,7 +144,7 @@ def fisher_spectral_norm_estimate_raw(fisher_estimate: FisherEstimate, variant: 
     return _estimated(fisher_estimate, fisher_estimate.lambda_max_raw, variant, (RAW,))
 
 
-@metric(symbol="tr F̂", family=Family.FISHER, better=Better.LOWER, unit=Unit.PER_PIXEL_SQUARED, source=SOURCE)
+@metric(symbol="tr F est.", family=Family.FISHER, better=Better.LOWER, unit=Unit.PER_PIXEL_SQUARED, source=SOURCE)
 def fisher_trace_estimate(fisher_estimate: FisherEstimate) -> Estimate:
     """Trace of the Fisher information at the fitted temperature, from queries only, median.
 

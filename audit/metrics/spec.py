@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,11 @@ class Metric:
     source: str
     paper_row: str | None
     variants: Variants | None
+    variant_units: Mapping[str, Unit]
+
+    def unit_of(self, variant: str | None) -> Unit:
+        """The unit of one variant."""
+        return self.variant_units.get(variant or "", self.unit)
 
     @property
     def id(self) -> str:
@@ -86,6 +91,7 @@ def metric(
     source: str,
     paper_row: str | None = None,
     variants: tuple[str, ...] | Variants | None = None,
+    variant_units: Mapping[str, Unit] | None = None,
 ) -> Callable[[Callable[..., Estimate]], Metric]:
     """Make a Metric of the function below it."""
 
@@ -100,9 +106,26 @@ def metric(
             source=source,
             paper_row=paper_row,
             variants=(lambda _settings, _threat: fixed) if fixed is not None else variants,  # type: ignore[arg-type]
+            variant_units=variant_units or {},
         )
 
     return build
+
+
+_NORMS = {"l0": "L0", "l1": "L1", "l2": "L2", "linf": "L∞"}
+
+
+def variant_words(variant: str) -> str:
+    """A variant as a reader sees it.
+
+    >>> variant_words("linf_absolute"), variant_words("p95"), variant_words("at_4-255")
+    ('L∞ absolute', '95th percentile', 'ε = 4/255')
+    """
+    if variant.startswith("at_"):
+        return "ε = " + variant.removeprefix("at_").replace("-", "/")
+    if variant == "p95":
+        return "95th percentile"
+    return " ".join(_NORMS.get(word, word) for word in variant.split("_"))
 
 
 def key_of(metric_id: str, variant: str | None = None, threat: Threat | None = None) -> str:

@@ -94,7 +94,7 @@ def accuracy_epsilon(
         _mark(axes, mark, mark_label)
         if chance is not None:
             axes.axhline(chance, color=MUTED, lw=0.8, ls=(0, (1, 2.2)))
-            axes.text(highest * 0.985, chance + 1.5, "chance", fontsize=_SMALL, color=MUTED, ha="right", va="bottom")
+            axes.text(highest * 0.015, chance + 1.5, "chance", fontsize=_SMALL, color=MUTED, ha="left", va="bottom")
         axes.set_xlabel(x_label, loc="left")
         _label_ends(axes, [(float(item.x[-1]), float(item.y[-1]), item.label, item.subject) for item in series], units=192 / 100)
         return inline_svg(figure, key=key, alt=alt)

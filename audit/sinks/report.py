@@ -110,6 +110,7 @@ def _page(report: Report, templates: Path) -> str:
         keep_trailing_newline=True,
     )
     environment.filters["exponent"] = _exponent
+    environment.filters["code"] = _code
     environment.filters["probability"] = lambda value: words.fixed(value, 2)
     environment.filters["percent"] = words.percent
     environment.filters["readable"] = words.readable
@@ -136,7 +137,12 @@ def _printable(value: Any) -> Any:
 
 def _exponent(text: str) -> Markup:
     """2.1e−7 as 2.1 × 10 to the power of −7."""
-    return Markup(_EXPONENT.sub(r"\1 × 10<sup>\2\3</sup>", str(escape(text))))
+    return Markup(_EXPONENT.sub(r"\1 × 10<sup>\2\3</sup>", str(escape(words.clean(text)))))
+
+
+def _code(text: str) -> Markup:
+    """Words between backticks as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(words.clean(text)))))
 
 
 def _style(templates: Path, name: str) -> str:

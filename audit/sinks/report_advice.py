@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from audit.result import AuditResult, Failed, ModelResult
+from audit.result import AuditResult, Failed, Measured, ModelResult, ScoreRecord
 from audit.sinks import report_words as words
 
 # Longer texts go on in their section: page one must stay one sheet.
 _WORRY_LIMIT = 190
 _STEP_LIMIT = 170
+# "Most" is said only where the whole interval lies below half of the 100 points.
+MOST = 50
 _KEY_IN_BRACKETS = re.compile(r" \([a-z0-9_/.-]+\)$")
 _DIMENSIONS = {"clean": "Clean accuracy", "adversarial": "Under attack"}
 
@@ -51,6 +53,11 @@ def worries_of(subjects: Named, result: AuditResult) -> list[Worry]:
                 add("fail", title, "2", label, f"measured {rule.measured}, required {rule.required}")
             elif rule.status == "undecided":
                 add("undecided", title, "2", label, rule.because)
+        if model.verdict is None or model.verdict.status != "fail":
+            for score in model.scores:
+                found_low = _most_broken(score)
+                if found_low is not None:
+                    add("warn", "Attacks break most right answers", "6", label, found_low)
         for check in model.checks:
             if check.status == "warn":
                 add("warn", f"Check {check.number}", "8", label, check.found)
@@ -70,6 +77,18 @@ def worries_of(subjects: Named, result: AuditResult) -> list[Worry]:
         Worry(status=status, title=words.clipped(title, 80), text=_joined(texts, len(subjects)), section=section)
         for (status, title, section), texts in ordered
     ]
+
+
+def _most_broken(score: ScoreRecord) -> str | None:
+    """What to say when even the upper end of the interval leaves less than half of the right answers standing, else None."""
+    outcome = score.outcome
+    if score.dimension != "adversarial" or not isinstance(outcome, Measured) or outcome.interval is None:
+        return None
+    if outcome.interval.high >= MOST:
+        return None
+    threat = "" if score.threat is None else f"{words.threat_label(score.threat)} leaves "
+    share = f"{words.fixed(outcome.value, 0)}{words.NO_BREAK}% ({words.score_interval(outcome.interval)})"
+    return f"{threat}{share} of {words.grouped(outcome.samples)} right answers standing"
 
 
 def _joined(texts: dict[str, str], models: int) -> str:
@@ -119,7 +138,8 @@ def steps_of(subjects: Named, result: AuditResult) -> list[str]:
         steps.append(f"Find out why {words.counted(len(broken), 'value')} failed (section 5), then run the audit again.")
     missing = dict.fromkeys(dimension_name(name).lower() for model, _ in subjects for name in model.overall.undetermined)
     if missing:
-        steps.append(f"Test {words.listed(list(missing))} by other means: this audit did not measure it.")
+        them = "it" if len(missing) == 1 else "them"
+        steps.append(f"Test {words.listed(list(missing))} by other means: this audit did not measure {them}.")
     if any(model.failures for model, _ in subjects):
         steps.append("Look at the example failures in section 7 and judge what such errors would cost.")
     if not any(model.is_reference for model in result.models) and len(subjects) == 1:

@@ -175,7 +175,8 @@ def _overall(overall: OverallScore) -> tuple[str, str]:
     score = words.fixed(overall.value, 0)
     if not overall.undetermined:
         return score, score
-    return f"at most {score}, undetermined, because {undetermined} was not measured", f"at most {score}"
+    verb = "was" if len(overall.undetermined) == 1 else "were"
+    return f"at most {score}, undetermined, because {undetermined} {verb} not measured", f"at most {score}"
 
 
 def _dimensions(result: AuditResult, labels: Sequence[str]) -> tuple[Dimension, ...]:

@@ -74,13 +74,14 @@ def metric_tables(result: AuditResult, labels: Sequence[str]) -> MetricTables:
     for model in result.models:
         for record in model.metrics:
             first.setdefault(record.key, record)
-    for key, record in first.items():
+    # Letters follow the order of the page, where the Fisher family comes first.
+    for key, record in sorted(first.items(), key=lambda item: item[1].family != Family.FISHER.value):
         cells = []
         for model, label in zip(result.models, labels, strict=True):
             cells.append(_cell(model.metric(key), label, not model.is_reference, letters))
         unit = next((cell.value.unit for cell in cells if cell.value), "")
         row = MetricRow(
-            key=key, name=record.name, symbol=record.symbol, unit=unit, better=_ARROWS[record.better], cells=tuple(cells)
+            key=key, name=record.name, symbol=symbol(record.symbol), unit=unit, better=_ARROWS[record.better], cells=tuple(cells)
         )
         groups.setdefault((record.family, record.threat or ""), {})[key] = row
     order = {family.value: place for place, family in enumerate(Family)}
@@ -112,6 +113,11 @@ def _cell(record: MetricRecord | None, label: str, subject: bool, letters: dict[
     return Cell(label=label, subject=subject, value=value, missing=words.missing(outcome), notes=" ".join(marks))
 
 
+def symbol(text: str) -> str:
+    """A symbol as fonts can set it: a hat, which few place well, becomes a word."""
+    return text.replace("\u0302", " est.")
+
+
 def _letter(index: int) -> str:
     """a, b, ..., z, aa, ab, ..."""
     head, tail = divmod(index, 26)
@@ -128,7 +134,7 @@ def definitions(result: AuditResult) -> tuple[Definition, ...]:
         Definition(
             id=record.id,
             name=record.name,
-            symbol=record.symbol,
+            symbol=symbol(record.symbol),
             paragraphs=_paragraphs(record.definition, record.name),
             source=record.source,
             paper_row=record.paper_row,

@@ -17,7 +17,9 @@ from audit.sinks.figures import Ranked, Sample, Series
 from audit.sinks.report_results import SIGNIFICANT, EpsilonTable, RankingTable
 from audit.vocabulary import Norm
 
-COLUMNS = ("lambda_max_T", "lambda_max_raw", "margin_linf")
+# Exact values where the model has gradients, else the estimates from queries.
+_LAMBDA = {"fitted": ("lambda_max_T", "lambda_estimate_T"), "raw": ("lambda_max_raw", "lambda_estimate_raw")}
+COLUMNS = (*_LAMBDA["fitted"], *_LAMBDA["raw"], "margin_linf")
 Floats = npt.NDArray[np.float64]
 
 
@@ -50,7 +52,7 @@ def _epsilon(result: AuditResult, labels: Sequence[str], table: EpsilonTable, pl
     series = [_series(item, labels[index], not result.models[index].is_reference, scale) for index, item in table.curves]
     threat = words.parsed_threat(curve.threat)
     epsilon = threat.epsilon if threat else max(point.epsilon for point in curve.points)
-    mark = f"ε = {words.epsilon_text(curve.norm, epsilon)}"
+    mark = f"ε = {threat.written if threat else words.epsilon_text(curve.norm, epsilon)}"
     norm = words.norm_label(curve.norm)
     spoken = "; ".join(
         f"{row.label}: " + ", ".join(f"{cell[0]} % at {eps}" for eps, cell in zip(table.epsilons, row.cells, strict=True) if cell)
@@ -66,7 +68,7 @@ def _epsilon(result: AuditResult, labels: Sequence[str], table: EpsilonTable, pl
         alt=f"Accuracy under {curve.arm} attack against epsilon in {norm}. {spoken}.",
     )
     return Panel(
-        say=_epsilon_finding(result, labels, table, epsilon, norm),
+        say=_epsilon_finding(result, labels, table, epsilon, f"{norm} {mark.removeprefix('ε = ')}"),
         what=f"Accuracy against ε, {norm}, {curve.arm}. Bands: 95 % Wilson intervals, n\u00a0=\u00a0{curve.samples}.",
         svg=svg,
     )
@@ -84,22 +86,20 @@ def _series(curve: Curve, label: str, subject: bool, scale: float) -> Series:
     )
 
 
-def _epsilon_finding(result: AuditResult, labels: Sequence[str], table: EpsilonTable, epsilon: float, norm: str) -> str:
+def _epsilon_finding(result: AuditResult, labels: Sequence[str], table: EpsilonTable, epsilon: float, threat: str) -> str:
     """Two models: the paired test at this threat, where it tells them apart. One model: a loss whose intervals are disjoint."""
     curve = table.curves[0][1]
-    budget = words.epsilon_text(curve.norm, epsilon)
     if len(table.curves) == 2:
-        test = _test_at(result, curve.threat)
+        test = _test_at(result, curve)
         if test is not None and test.adjusted_p_value < SIGNIFICANT:
             winner = test.first if test.only_first > test.only_second else test.second
             loser = test.second if winner == test.first else test.first
-            return f"At {norm} {budget}, {labels[winner]} keeps more images right than {labels[loser]}"
+            return f"At {threat}, {labels[winner]} keeps more images right than {labels[loser]}"
     if len(table.curves) == 1:
         clean, attacked = _point(curve, 0.0), _point(curve, epsilon)
         if clean is not None and attacked is not None and attacked.high < clean.low:
-            return (
-                f"At {norm} {budget}, accuracy falls from {words.percent(clean.accuracy)} to {words.percent(attacked.accuracy)} %"
-            )
+            loss = f"{words.percent(clean.accuracy)} to {words.percent(attacked.accuracy)}{words.NO_BREAK}%"
+            return f"At {threat}, accuracy falls from {loss}"
     return f"Accuracy under {curve.arm} attack"
 
 
@@ -107,41 +107,45 @@ def _point(curve: Curve, epsilon: float) -> CurvePoint | None:
     return next((point for point in curve.points if abs(point.epsilon - epsilon) < 1e-9), None)
 
 
-def _test_at(result: AuditResult, threat_text: str) -> PairTest | None:
-    threat = words.parsed_threat(threat_text)
+def _test_at(result: AuditResult, curve: Curve) -> PairTest | None:
+    """The paired test of two models under the attacks that the curve rests on."""
+    threat = words.parsed_threat(curve.threat)
     for ranking in result.rankings:
-        if threat is not None and ranking.metric.endswith(threat.key) and len(ranking.tests) == 1:
+        same = threat is not None and ranking.metric.endswith(f"{curve.arm.replace('-', '_')}/{threat.key}")
+        if same and len(ranking.tests) == 1:
             return ranking.tests[0]
     return None
 
 
 def lambda_panels(result: AuditResult, labels: Sequence[str], table: ExampleTable) -> Panels:
     """The pair of λ histograms, at the fitted temperature and raw, on one axis."""
-    titles = {"lambda_max_T": "λ at the fitted temperature", "lambda_max_raw": "λ of the raw outputs (T = 1)"}
+    titles = {"fitted": "λ at the fitted temperature", "raw": "λ of the raw outputs (T = 1)"}
     found: dict[str, list[Sample]] = {}
     left_out: list[str] = []
-    for column, title in titles.items():
-        samples, reasons = _samples(result, labels, table, column)
+    for kind, title in titles.items():
+        samples, reasons = _samples(result, labels, table, _LAMBDA[kind])
         left_out += [f"{title}: no histogram for {who}, because {reason}." for who, reason in reasons]
         if samples:
-            found[column] = samples
+            found[kind] = samples
     if not found:
         return Panels(drawn=(), left_out=tuple(left_out))
     limits = _limits([sample.values for samples in found.values() for sample in samples])
     panels = []
-    for column, samples in found.items():
+    for kind, samples in found.items():
         spoken = "; ".join(f"{sample.label}: median {words.number(float(np.median(sample.values)), 2)}" for sample in samples)
+        queried = _queried(result, labels, table, _LAMBDA[kind])
+        estimated = f" Estimated from queries: {words.listed(queried)}." if queried else ""
         panels.append(
             Panel(
-                say=_pair_finding(result, labels, table, column) or titles[column],
-                what=f"{titles[column]}, per image, logarithmic axis, n\u00a0=\u00a0{_sizes(samples)}. "
-                "The edges collect values beyond the axis.",
+                say=_pair_finding(result, labels, table, kind) or titles[kind],
+                what=f"{titles[kind]}, per image, logarithmic axis, n\u00a0=\u00a0{_sizes(samples)}. "
+                f"The edges collect values beyond the axis.{estimated}",
                 svg=figures.histograms(
                     samples,
                     limits=limits,
                     x_label="λ, per squared pixel range",
-                    key=column.replace("_", ""),
-                    alt=f"Histograms of {titles[column]}. {spoken}.",
+                    key=f"lambda{kind}",
+                    alt=f"Histograms of {titles[kind]}. {spoken}.",
                 ),
             )
         )
@@ -150,7 +154,7 @@ def lambda_panels(result: AuditResult, labels: Sequence[str], table: ExampleTabl
 
 def margin_panels(result: AuditResult, labels: Sequence[str], table: ExampleTable) -> Panels:
     """The share of images above each linearised margin; needs the L∞ margins of the per-example table."""
-    samples, reasons = _samples(result, labels, table, "margin_linf")
+    samples, reasons = _samples(result, labels, table, ("margin_linf",))
     left_out = tuple(f"Linearised margins: no curve for {who}, because {reason}." for who, reason in reasons)
     threats = [threat for text in result.threats if (threat := words.parsed_threat(text)) and threat.norm is Norm.LINF]
     if not samples or not threats:
@@ -160,10 +164,10 @@ def margin_panels(result: AuditResult, labels: Sequence[str], table: ExampleTabl
     widest = max(float(np.quantile(item.values, 0.98)) for item in scaled)
     highest = float(np.ceil(min(max(widest, 1.5 * epsilon), 6 * epsilon)))
     cut = " The axis is cut." if any(float(item.values.max()) > highest for item in scaled) else ""
-    shares = [f"{item.label}: {words.percent(float(np.mean(item.values > epsilon)))} %" for item in scaled]
-    mark = f"ε = {words.epsilon_text('linf', threats[0].epsilon)}"
+    shares = [f"{item.label}: {words.percent(float(np.mean(item.values > epsilon)))}{words.NO_BREAK}%" for item in scaled]
+    mark = f"ε = {threats[0].written}"
     panel = Panel(
-        say=f"Images with a linearised margin above {words.epsilon_text('linf', threats[0].epsilon)}: {'; '.join(shares[:3])}"
+        say=f"Images with a linearised margin above {threats[0].written}: {'; '.join(shares[:3])}"
         + (" …" if len(shares) > 3 else ""),
         what="Share of images with a larger margin than the axis value, first order, not a guarantee, "
         f"n\u00a0=\u00a0{_sizes(samples)}.{cut}",
@@ -213,17 +217,28 @@ def _ranking_finding(table: RankingTable) -> str:
 
 
 def _samples(
-    result: AuditResult, labels: Sequence[str], table: ExampleTable, column: str
+    result: AuditResult, labels: Sequence[str], table: ExampleTable, columns: Sequence[str]
 ) -> tuple[list[Sample], list[tuple[str, str]]]:
+    """Per model the first of `columns` that has numbers; else who has none, and why."""
     samples: list[Sample] = []
     reasons: dict[str, list[str]] = {}
     for index, (model, label) in enumerate(zip(result.models, labels, strict=True)):
-        values = table.values(column, index)
-        if isinstance(values, str):
-            reasons.setdefault(values, []).append(label)
-        else:
+        tried = [table.values(column, index) for column in columns]
+        values = next((item for item in tried if not isinstance(item, str)), None)
+        if values is not None:
             samples.append(Sample(label=label, subject=not model.is_reference, values=values))
+        elif isinstance(tried[0], str):
+            reasons.setdefault(tried[0], []).append(label)
     return samples, [(words.listed(names), reason) for reason, names in reasons.items()]
+
+
+def _queried(result: AuditResult, labels: Sequence[str], table: ExampleTable, columns: Sequence[str]) -> list[str]:
+    exact, estimate = columns
+    return [
+        labels[index]
+        for index in range(len(result.models))
+        if isinstance(table.values(exact, index), str) and not isinstance(table.values(estimate, index), str)
+    ]
 
 
 def _limits(columns: Sequence[Floats]) -> tuple[float, float]:
@@ -240,10 +255,14 @@ def _sizes(samples: Sequence[Sample]) -> str:
     return words.listed([str(size) for size in dict.fromkeys(sample.values.size for sample in samples)])
 
 
-def _pair_finding(result: AuditResult, labels: Sequence[str], table: ExampleTable, column: str) -> str | None:
-    """With two models: which is the more sensitive on most images, by a two-sided exact sign test on the same images."""
+def _pair_finding(result: AuditResult, labels: Sequence[str], table: ExampleTable, kind: str) -> str | None:
+    """With two models: which is the more sensitive on most images, by a two-sided exact sign test on the same images.
+
+    Exact values are compared with exact values only.
+    """
     if len(result.models) != 2:
         return None
+    column = _LAMBDA[kind][0]
     first, second = table.aligned(column, 0), table.aligned(column, 1)
     if isinstance(first, str) or isinstance(second, str) or first.shape != second.shape:
         return None
@@ -256,5 +275,5 @@ def _pair_finding(result: AuditResult, labels: Sequence[str], table: ExampleTabl
     if binomtest(more, total).pvalue >= SIGNIFICANT:
         return None
     winner, count = (labels[0], more) if 2 * more > total else (labels[1], total - more)
-    setting = "At the fitted temperature" if column == "lambda_max_T" else "At T = 1"
+    setting = "At the fitted temperature" if kind == "fitted" else "At T = 1"
     return f"{setting}, {winner} is the more sensitive on {count} of {total} images"

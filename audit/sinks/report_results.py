@@ -38,6 +38,7 @@ class ClassTable:
     """One model's classes, weakest under attack first."""
 
     label: str
+    subject: bool
     rows: tuple[ClassRow, ...]
     left_out: int
 
@@ -142,7 +143,9 @@ def class_tables(result: AuditResult, labels: Sequence[str]) -> tuple[ClassTable
         )
         if ordered:
             left_out = max(0, len(ordered) - CLASSES_SHOWN)
-            tables.append(ClassTable(label=label, rows=tuple(ordered[:CLASSES_SHOWN]), left_out=left_out))
+            tables.append(
+                ClassTable(label=label, subject=not model.is_reference, rows=tuple(ordered[:CLASSES_SHOWN]), left_out=left_out)
+            )
     return tuple(tables)
 
 

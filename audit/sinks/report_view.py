@@ -177,7 +177,7 @@ def _records(result: AuditResult, labels: Sequence[str]) -> tuple[ModelRecord, .
             Fact(label="Weights, sha256", value=identity.digest, mono=True),
             Fact(label="Flavour", value=f"{identity.flavour}, {identity.runtime}, on {identity.device}"),
             Fact(label="Input", value=f"{shape}, values in [0, 1]; {identity.classes} classes; outputs are {identity.outputs}"),
-            *(Fact(label=f"Input, {name}", value=value) for name, value in sorted(identity.input_spec.items())),
+            *((Fact(label="Input specification", value=_pairs(identity.input_spec)),) if identity.input_spec else ()),
             *((Fact(label="Trust", value="code that came with this model was allowed to run"),) if identity.trusted else ()),
             *(Fact(label="Caution", value=words.sentence(caution)) for caution in identity.cautions),
             *(Fact(label=f"File {words.clipped(name, 60)}", value=digest, mono=True) for name, digest in _few(identity.files)),
@@ -187,6 +187,10 @@ def _records(result: AuditResult, labels: Sequence[str]) -> tuple[ModelRecord, .
             facts.append(Fact(label="More files", value=f"{words.counted(left, 'digest')} more in result.json"))
         records.append(ModelRecord(label=label, facts=tuple(facts)))
     return tuple(records)
+
+
+def _pairs(values: dict[str, str]) -> str:
+    return "; ".join(f"{name} = {value}" for name, value in sorted(values.items()))
 
 
 def _few(files: dict[str, str]) -> list[tuple[str, str]]:
@@ -251,6 +255,6 @@ def _manifest(result: AuditResult, labels: Sequence[str]) -> tuple[Fact, ...]:
         Fact(label="Tool", value=f"mlflow-audit {manifest.tool_version}, Python {manifest.python}"),
         Fact(label="Machine", value=f"{manifest.platform}, {manifest.device}, {words.counted(manifest.threads, 'thread')}"),
         *work,
-        *(Fact(label=f"Setting {name}", value=value) for name, value in sorted(manifest.settings.items())),
+        Fact(label="Settings", value=_pairs(manifest.settings)),
         Fact(label="Versions", value=", ".join(f"{name} {version}" for name, version in sorted(manifest.versions.items()))),
     )

@@ -19,6 +19,7 @@ from audit.vocabulary import Norm, Threat, Unit
 
 MINUS = "\u2212"
 NO_BREAK = "\u00a0"
+_FIRST_WORD = re.compile(r"[a-z]+(?:[\s,;:.'’-]|$)")
 _THREAT_IN_TEXT = re.compile(r"\b(?P<norm>linf|l2|l1)[ _:](?P<epsilon>\d+(?:\.\d+)?(?:[/-]\d+(?:\.\d+)?)?)")
 _MONTHS = (
     "January", "February", "March", "April", "May", "June",
@@ -193,7 +194,9 @@ def sentence(text: str) -> str:
     text = printable(text, 2000)
     if not text:
         return text
-    return text[0].upper() + text[1:] + ("" if text[-1] in ".!?…" else ".")
+    # A formula keeps its case: `lambda_max of F(x)`, `mCE = ...`.
+    word = _FIRST_WORD.match(text) is not None
+    return (text[0].upper() + text[1:] if word else text) + ("" if text[-1] in ".!?…" else ".")
 
 
 def opening(label: str) -> str:

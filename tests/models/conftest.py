@@ -10,6 +10,8 @@ import pytest
 import torch
 from small_models import Small, Store, images
 
+from audit.cli.demo_models import current_store
+
 
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
@@ -19,15 +21,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
     folder = tmp_path_factory.mktemp("store with space")
     uri = f"sqlite:///{folder}/mlflow.db"
-    before = mlflow.get_tracking_uri()
-    mlflow.set_tracking_uri(uri)
-    mlflow.set_registry_uri(uri)
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)
     # By its id: set_experiment would leave the choice behind in the environment of every later test.
     experiment_id = client.create_experiment("tests", artifact_location=(folder / "artefacts").as_uri())
     model, example = Small().eval(), images(4).numpy()
     ids = {}
-    with warnings.catch_warnings(), mlflow.start_run(experiment_id=experiment_id) as run:
+    with current_store(uri), warnings.catch_warnings(), mlflow.start_run(experiment_id=experiment_id) as run:
         warnings.simplefilter("ignore")
         shared = {"registered_model_name": "small", "pip_requirements": ["torch", "some-library==1.0"]}
         torch.onnx.export(model, (images(2),), folder / "net.onnx", dynamic_shapes=({0: torch.export.Dim("batch")},), verbose=False)
@@ -41,8 +40,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     client.set_model_version_tag("small", "1", "audit.input.range", "0-2")
     client.set_model_version_tag("small", "1", "origin", "token=abc123")
     client.create_registered_model("hollow")
-    mlflow.set_tracking_uri(before)
-    mlflow.set_registry_uri(before)
     return Store(uri=uri, run_id=run.info.run_id, model_ids=ids)
 
 

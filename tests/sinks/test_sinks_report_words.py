@@ -104,3 +104,9 @@ def test_the_table_gives_columns_or_reasons(tmp_path):
     assert "no column margin_linf" in table.values("margin_linf", 0)
     (tmp_path / "examples.parquet").write_bytes(b"not a table")
     assert "could not be read" in example_table.read(tmp_path, ("x",)).values("x", 0)
+
+
+def test_formulas_keep_their_case_and_words_begin_sentences():
+    assert words.sentence("lambda_max of F(x)") == "lambda_max of F(x)."
+    assert words.sentence("run a stronger profile") == "Run a stronger profile."
+    assert words.sentence("23 % of the answers") == "23 % of the answers."
