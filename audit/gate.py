@@ -83,7 +83,7 @@ class LoadedPolicy:
     digest: str
 
 
-# It sets no threshold of its own: a model must beat guessing, also under attack, and no check that voids those numbers may be raised.
+# It sets no threshold of its own: a model must beat guessing, also under attack, and no check may void those numbers.
 MINIMAL_TEXT = """name = "minimal"
 
 [[rule]]

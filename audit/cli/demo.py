@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from audit.cli.deliver import deliver
+
+POLICY = """name = "demo"
+
+[[rule]]
+metric = "clean_accuracy"
+at_least = 0.9
+
+[[rule]]
+score = "adversarial"
+at_least = 50             # half of the right answers survive the attacks
+
+[[rule]]
+checks = [1, 9, 12, 17]
+"""
 
 
 @click.command("demo")
@@ -21,6 +37,8 @@ def command(ctx: click.Context, folder: Path, samples: int) -> None:
     from audit.settings import Settings
 
     folder.mkdir(parents=True, exist_ok=True)
+    policy = folder / "policy.toml"
+    policy.write_text(POLICY, encoding="utf-8")
     store = f"sqlite:///{(folder / 'mlflow.db').resolve()}"
     click.echo("Training and registering digits-classifier, versions 1 (standard) and 2 (adversarially trained) ...", err=True)
     models = register_demo_models(store, "digits-classifier", folder / "artifacts")
@@ -29,12 +47,14 @@ def command(ctx: click.Context, folder: Path, samples: int) -> None:
         data="digits:test",
         settings=replace(Settings.of("quick"), threats=(DEMO_THREAT,), samples=samples),
         out=folder / "audit",
+        policy=policy,
         tracking_uri=store,
         registry_uri=store,
         command=f"audit demo --samples {samples}",
     )
     code = deliver(request, experiment=AUDIT_EXPERIMENT, log_to_mlflow=True, mode="text", gated=False)
     if code == 0:
-        click.echo(f"\nLook at {folder / 'audit' / 'report.html'}, and at every number in MLflow:")
-        click.echo(f"  mlflow ui --workers 1 --backend-store-uri '{store}'")
+        scripts = Path(sys.executable).parent
+        click.echo(f"\nLook at {(folder / 'audit' / 'report.html').resolve()}, and at every number in MLflow:")
+        click.echo(f"  {shlex.quote(str(scripts / 'mlflow'))} ui --workers 1 --backend-store-uri {shlex.quote(store)}")
     ctx.exit(code)

@@ -116,7 +116,7 @@ def _check_chance(classifier: Classifier, store: EvidenceStore) -> None:
             "give data with several classes, or pass --allow-chance"
         )
     raise ModelError(
-        f"{name} is right on {right} of {total} clean images (95 % interval {interval.low:.1%} to {interval.high:.1%}), which cannot "
-        f"be told from always answering the largest class ({chance:.1%}); check value range, normalisation, layout, class order and "
+        f"{name} is right on {right} of {total} clean images (95 % interval {interval.low:.1%} to {interval.high:.1%}), not to be "
+        f"told from always answering the largest class ({chance:.1%}); check value range, normalisation, layout, class order and "
         "label offsets (--input-spec), give more examples if there are few, or pass --allow-chance to audit it all the same"
     )

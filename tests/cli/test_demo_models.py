@@ -81,8 +81,9 @@ def test_models_are_registered_once_and_found_again(
     monkeypatch.setattr(demo_models, "_RECIPES", tuple(replace(recipe, epochs=1) for recipe in demo_models._RECIPES))
     store = f"sqlite:///{folder}/mlflow.db"
     before = mlflow.get_tracking_uri()
-    assert demo_models.register_demo_models(store, "digits-demo", tmp_path / "artifacts") == ("models:/digits-demo/1", "models:/digits-demo/2")
-    assert demo_models.register_demo_models(store, "digits-demo", tmp_path / "artifacts") == ("models:/digits-demo/1", "models:/digits-demo/2")
+    place = tmp_path / "artifacts"
+    assert demo_models.register_demo_models(store, "digits-demo", place) == ("models:/digits-demo/1", "models:/digits-demo/2")
+    assert demo_models.register_demo_models(store, "digits-demo", place) == ("models:/digits-demo/1", "models:/digits-demo/2")
     assert mlflow.get_tracking_uri() == before
 
     client = mlflow.MlflowClient(store, store)
@@ -94,7 +95,7 @@ def test_models_are_registered_once_and_found_again(
     assert "PGD" in second.description
 
     client.delete_model_version_tag("digits-demo", "2", "audit.demo")
-    assert demo_models.register_demo_models(store, "digits-demo", tmp_path / "artifacts") == ("models:/digits-demo/1", "models:/digits-demo/3")
+    assert demo_models.register_demo_models(store, "digits-demo", place) == ("models:/digits-demo/1", "models:/digits-demo/3")
 
     mlflow.set_tracking_uri(store)
     try:

@@ -89,9 +89,7 @@ def assert_complete(store: Store, audit: AuditResult, logged: mlflow_run.LoggedR
         linked = [metric for metric in client.get_logged_model(store.model_id).metrics or [] if metric.run_id == run_id]
         if model.identity.model_id == store.model_id:
             assert sorted((metric.key, metric.value) for metric in linked) == sorted(values.metrics.items())
-            assert {(metric.dataset_name, metric.dataset_digest) for metric in linked} == {
-                ("digits.npz", "0123456789abcdef")
-            }
+            assert {(metric.dataset_name, metric.dataset_digest) for metric in linked} == {("digits.npz", "0123456789abcdef")}
             assert [item.model_id for item in client.get_run(run_id).inputs.model_inputs] == [store.model_id]
         else:
             assert linked == []
