@@ -15,22 +15,19 @@ from audit.text import printable
 
 
 def sample(dataset: Dataset, n: int, seed: int) -> Ints:
-    """Positions (min(n, N),) of a simple random sample without replacement, ascending; all when n >= N.
+    """Positions (min(n, N),) of a simple random sample without replacement, in the order drawn.
 
-    The sample is the n examples with the smallest sha256 of (seed, id). It therefore depends on nothing but the seed and the ids:
-    not on the order of the data set, a generator's version or the chunks, and a smaller sample is part of a larger one.
+    Examples are drawn in the order of sha256 of (seed, id). The order therefore depends on nothing but the seed and the ids, not on
+    how the data set is sorted; and a smaller sample is the beginning of a larger one, so that any first part of it is itself a
+    random sample. That order is the audit's canonical one.
 
     Raises:
         DataError: n is below 1.
     """
     if n < 1:
         raise DataError(f"a sample of {n} examples was asked for; it must be at least 1")
-    ids = dataset.ids
-    if n >= len(ids):
-        return np.arange(len(ids), dtype=np.int64)
-    keys = [hashlib.sha256(f"{seed}:{key}".encode()).digest() for key in ids]
-    chosen = sorted(range(len(ids)), key=keys.__getitem__)[:n]
-    return np.array(sorted(chosen), dtype=np.int64)
+    keys = [hashlib.sha256(f"{seed}:{key}".encode()).digest() for key in dataset.ids]
+    return np.array(sorted(range(len(keys)), key=keys.__getitem__)[:n], dtype=np.int64)
 
 
 def sample_digest(ids: Strings, labels: Ints) -> str:

@@ -43,7 +43,7 @@ def gather(
     Args:
         classifier: the model under audit.
         dataset: where images are read from, lazily.
-        indices: the sample, ascending; positions in evidence count along it.
+        indices: the sample in canonical order; positions in evidence count along it.
         key: what to gather.
         store: the evidence gathered so far; whatever this kind needs is in it.
         settings: the audit's settings.
