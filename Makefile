@@ -32,7 +32,7 @@ contracts: $(TEST_STAMP)
 	"$(BIN)/lint-imports"
 
 bench: $(TEST_STAMP) ## Measure speed against peers (not part of CI)
-	"$(BIN)/python" -m pytest tests/benchmarks -o addopts= -s
+	"$(BIN)/python" -m pytest tests/benchmarks -o addopts= -o python_files="*.py" -s
 
 # WeasyPrint needs pango. Without it, and without a way to install it, the HTML report is made all the same.
 system: $(STAMP)

@@ -5,6 +5,7 @@ AuditError
 │   ├── ModelError        the model cannot be loaded, or does not keep the classifier contract
 │   │   └── UntrustedError    loading it would run code, and --trust was not given
 │   └── DataError         the data set cannot be read, or does not fit the model
+├── OutOfMemory           a compute block does not fit; smaller blocks are tried once
 ├── MissingCapability     the classifier cannot do what was asked; carries the reason
 ├── Undefined             a metric has no value on this evidence; carries the reason
 └── SinkError             exit code 3: the audit ran, but a sink did not take the result
@@ -31,6 +32,10 @@ class UntrustedError(ModelError):
 
 class DataError(InputError):
     """The data set cannot be read, or does not fit the model."""
+
+
+class OutOfMemory(AuditError):
+    """A compute block does not fit into memory."""
 
 
 class MissingCapability(AuditError):

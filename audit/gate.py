@@ -49,7 +49,7 @@ class Rule(BaseModel):
     metric: str | None = None
     score: str | None = None
     worst_case: Literal["every threat"] | None = None
-    checks: tuple[Annotated[int, Field(ge=1, le=17)], ...] | None = None
+    checks: Annotated[tuple[Annotated[int, Field(ge=1, le=17)], ...], Field(min_length=1)] | None = None
     at_least: Bound | Literal["chance"] | None = None
     at_most: Bound | None = None
     read: Literal["interval", "value"] = "interval"
@@ -200,12 +200,14 @@ def _bounded(
 
 
 def _worst_case(model: ModelResult, threat: Threat) -> tuple[str, Outcome | None]:
-    for arm in ("adversarial_accuracy_white_box", "adversarial_accuracy_black_box"):
-        record = model.metric(f"{arm}/{threat.key}")
-        if record is not None and isinstance(record.outcome, Measured):
-            return record.name, record.outcome
-    record = model.metric(f"adversarial_accuracy_white_box/{threat.key}")
-    return "Accuracy under attack", None if record is None else record.outcome
+    """The lower of the two arms' accuracies; nothing where the white-box arm failed, since it would have been the stronger one."""
+    arms = [model.metric(f"adversarial_accuracy_{arm}/{threat.key}") for arm in ("white_box", "black_box")]
+    white_box = None if arms[0] is None else arms[0].outcome
+    found = [(record.outcome, record.name) for record in arms if record is not None and isinstance(record.outcome, Measured)]
+    if isinstance(white_box, Failed) or not found:
+        return "Accuracy under attack", white_box
+    outcome, name = min(found, key=lambda pair: pair[0].value)
+    return name, outcome
 
 
 def _checked(rule: Rule, model: ModelResult) -> RuleOutcome:

@@ -1,7 +1,7 @@
 """The whole story: models and data in, evidence gathered, one result written. Sinks come after, and need only its folder.
 
 Stages are the only place where everything is caught: a stage that breaks costs its own metrics and no others, and an interruption
-keeps what was measured.
+keeps what was measured. Every partial is in the journal before the next one starts, so a killed audit goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -15,17 +15,20 @@ from pathlib import Path
 
 from audit import data, gate, models
 from audit.data import Dataset, sampling
+from audit.engine.budget import affordable
 from audit.engine.conclude import conclude
-from audit.engine.folder import WrittenFolder, prepare_folder, write_folder
-from audit.engine.local import Listener, gather
+from audit.engine.folder import WrittenFolder, drop_earlier, prepare_folder, put_back, set_aside, write_folder
+from audit.engine.journal import Journal, open_journal
+from audit.engine.local import Listener
 from audit.engine.manifest import manifest
 from audit.engine.measure import Gathered
 from audit.engine.ranking import rankings
 from audit.engine.subject import Subject, open_subject
 from audit.engine.summary import failures
 from audit.engine.table import write_failures
-from audit.errors import AuditError
+from audit.errors import AuditError, OutOfMemory
 from audit.evidence import EvidenceKey, Ints
+from audit.models import Classifier
 from audit.models.ref import ModelRef
 from audit.result import AuditResult
 from audit.settings import Settings
@@ -36,7 +39,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class AuditRequest:
-    """What to audit: model references, a data reference, and how. `input_spec` is options text or a TOML file."""
+    """What to audit: model references, a data reference, and how.
+
+    `input_spec` is options text or a TOML file. `resume` goes on with an unfinished audit in `out`; `reuse` are result folders of
+    earlier audits whose evidence is taken where its fingerprint is the same. `time_budget` (seconds) bounds the examples.
+    """
 
     models: tuple[str, ...]
     data: str
@@ -49,6 +56,9 @@ class AuditRequest:
     allow_chance: bool = False
     tracking_uri: str | None = None
     registry_uri: str | None = None
+    resume: bool = False
+    reuse: tuple[Path, ...] = ()
+    time_budget: float | None = None
     command: str = "audit.run_audit(...)"
 
 
@@ -71,17 +81,56 @@ def run_audit(request: AuditRequest, listen: Listener = _silent) -> AuditRun:
     Raises:
         InputError: an option, model or data set is not usable as given; nothing expensive has been done by then.
     """
-    settings = request.settings
     policy = gate.load_policy(request.policy)
     dataset = data.load(request.data)
-    indices = sampling.sample(dataset, settings.sample_size, settings.seed)
-    folder = prepare_folder(request.out)
-    subjects = open_subjects(request, dataset, indices, listen)
+    indices = sampling.sample(dataset, request.settings.sample_size, request.settings.seed)
+    folder = prepare_folder(request.out, resume=request.resume)
+    with open_journal(folder, request.reuse) as journal:
+        set_aside(folder)
+        try:
+            if not (request.resume or folder in request.reuse):
+                journal.clear()
+            try:
+                run = _audit(request, dataset, indices, policy, folder, journal, listen)
+            except OutOfMemory as error:
+                log.warning("%s; trying blocks of half the size", error)
+                run = _audit(with_half_blocks(request), dataset, indices, policy, folder, journal, listen)
+        except BaseException:
+            put_back(folder)
+            raise
+        drop_earlier(folder)
+        if not run.interrupted:
+            journal.finish()
+    return run
+
+
+def _audit(
+    request: AuditRequest,
+    dataset: Dataset,
+    indices: Ints,
+    policy: gate.LoadedPolicy,
+    folder: Path,
+    journal: Journal,
+    listen: Listener,
+) -> AuditRun:
+    settings = request.settings
+    classifiers = load_models(request, dataset)
+    if request.time_budget is not None:
+        journal.begin()
+
+        def on_part(part: Ints) -> list[Gathered]:
+            opened = open_subjects(request, classifiers, dataset, part, journal, listen)
+            return [gather_stages(subject, settings, interrupted=False)[0] for subject in opened]
+
+        indices = affordable(request.time_budget, on_part, indices, settings, journal)
+    subjects = open_subjects(request, classifiers, dataset, indices, journal, listen)
+    # From here on there is something to go on with; a model that was refused leaves the folder as it was.
+    journal.begin()
 
     results, stores, interrupted = [], [], False
     for index, subject in enumerate(subjects):
         started = time.monotonic()
-        gathered, interrupted = gather_stages(subject, dataset, indices, settings, listen, interrupted=interrupted)
+        gathered, interrupted = gather_stages(subject, settings, interrupted=interrupted)
         chosen = failures(gathered.store, dataset.class_names, settings.threats, settings.shown_failures)
         shown = write_failures(chosen, index, folder)
         results.append(conclude(subject, gathered, dataset, settings, shown, time.monotonic() - started))
@@ -89,8 +138,8 @@ def run_audit(request: AuditRequest, listen: Listener = _silent) -> AuditRun:
 
     identity = sampling.identity(dataset, indices, settings.seed)
     result = AuditResult(
-        id=uuid.uuid4().hex,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        id=_decided(journal, "id", uuid.uuid4().hex),
+        created=_decided(journal, "created", datetime.now(UTC).isoformat(timespec="seconds")),
         profile=settings.profile.name,
         threats=tuple(map(str, settings.threats)),
         data=identity,
@@ -102,45 +151,77 @@ def run_audit(request: AuditRequest, listen: Listener = _silent) -> AuditRun:
     return AuditRun(result=result, written=write_folder(result, stores, folder), interrupted=interrupted)
 
 
-def open_subjects(request: AuditRequest, dataset: Dataset, indices: Ints, listen: Listener) -> list[Subject]:
-    """Load every model and predict the clean sample, before anything expensive starts; the reference comes last.
+def with_half_blocks(request: AuditRequest) -> AuditRequest:
+    """The same request with compute blocks of half the size; their evidence has fingerprints of its own."""
+    rows = request.settings.block_rows
+    return replace(request, settings=replace(request.settings, block_rows=max(1, rows // 2), halved_from=rows))
+
+
+def _decided(journal: Journal, name: str, value: str) -> str:
+    """What an earlier part of this audit decided, or `value` from now on."""
+    earlier = journal.recall(name)
+    if earlier is None:
+        journal.remember(name, value)
+    return value if earlier is None else earlier
+
+
+def load_models(request: AuditRequest, dataset: Dataset) -> list[Classifier]:
+    """Load every model; the reference comes last.
 
     Raises:
-        InputError: a model cannot be loaded, does not fit the data, or is no better than guessing.
+        InputError: a model cannot be loaded, or refuses the images.
     """
-    roles = [(text, False) for text in request.models] + ([(request.reference, True)] if request.reference else [])
     return [
-        open_subject(
-            models.load(
-                ModelRef.parse(text),
-                spec=request.input_spec,
-                trust=request.trust,
-                device=request.settings.device,
-                block_rows=request.settings.block_rows,
-                image_shape=dataset.image_shape,
-                tracking_uri=request.tracking_uri,
-                registry_uri=request.registry_uri,
-            ),
-            dataset,
-            indices,
-            request.settings,
-            listen,
-            is_reference=is_reference,
-            allow_chance=request.allow_chance,
+        models.load(
+            ModelRef.parse(text),
+            spec=request.input_spec,
+            trust=request.trust,
+            device=request.settings.device,
+            block_rows=request.settings.block_rows,
+            image_shape=dataset.image_shape,
+            tracking_uri=request.tracking_uri,
+            registry_uri=request.registry_uri,
         )
-        for text, is_reference in roles
+        for text in (*request.models, *([request.reference] if request.reference else []))
     ]
 
 
-def gather_stages(
-    subject: Subject, dataset: Dataset, indices: Ints, settings: Settings, listen: Listener, *, interrupted: bool
-) -> tuple[Gathered, bool]:
-    """Run the planned stages of one subject; what breaks or is interrupted is named, the rest goes on."""
-    store = subject.store
+def open_subjects(
+    request: AuditRequest, classifiers: list[Classifier], dataset: Dataset, indices: Ints, journal: Journal, listen: Listener
+) -> list[Subject]:
+    """Predict the clean sample with every model, before anything expensive starts.
+
+    Raises:
+        InputError: a model does not fit the data, or is no better than guessing.
+    """
+    return [
+        open_subject(
+            classifier,
+            dataset,
+            indices,
+            request.settings,
+            journal,
+            listen,
+            is_reference=place >= len(request.models),
+            allow_chance=request.allow_chance,
+        )
+        for place, classifier in enumerate(classifiers)
+    ]
+
+
+def gather_stages(subject: Subject, settings: Settings, *, interrupted: bool) -> tuple[Gathered, bool]:
+    """Run the planned stages of one subject; what breaks or is interrupted is named, the rest goes on.
+
+    Raises:
+        OutOfMemory: a block does not fit, and smaller ones have not been tried.
+    """
+    gatherer = subject.gatherer
     failed: dict[EvidenceKey, str] = {}
+    seconds: dict[EvidenceKey, float] = {}
     for stage in subject.plan.stages:
+        started = time.monotonic()
         lost = next((need for need in stage.needs if need in failed), None)
-        if stage.key in store:
+        if stage.key in gatherer.store:
             continue
         if interrupted:
             failed[stage.key] = "the audit was interrupted before it was measured"
@@ -148,14 +229,18 @@ def gather_stages(
             failed[stage.key] = f"it needs {lost}: {failed[lost]}"
         else:
             try:
-                found = gather(subject.classifier, dataset, indices, stage.key, store, settings, listen)
-                store = store.with_item(stage.key, found)
+                gatherer.gather(stage.key, stage.needs)
             except KeyboardInterrupt:
                 interrupted = True
                 failed[stage.key] = "the audit was interrupted while it was measured"
+            except OutOfMemory as error:
+                if settings.halved_from is None:
+                    raise
+                failed[stage.key] = printable(str(error))
             except AuditError as error:
                 failed[stage.key] = printable(str(error))
             except Exception as error:  # One failing stage must not lose the evidence of all the others.
                 log.exception("stage %s failed", stage.key)
                 failed[stage.key] = printable(f"{type(error).__name__}: {error}")
-    return Gathered(store=store, failed=failed), interrupted
+        seconds[stage.key] = time.monotonic() - started
+    return Gathered(store=gatherer.store, failed=failed, seconds=seconds), interrupted

@@ -1,6 +1,7 @@
 """The profiles: how much work an audit does, as one table.
 
-`quick` is meant for a CI job, `standard` for a release. Attack stages run in this order, each on the survivors of the one before.
+`quick` is meant for a CI job, `standard` for a release, `thorough` for a model that must hold. Attack stages run in this order,
+each on the survivors of the one before.
 """
 
 from __future__ import annotations
@@ -57,6 +58,19 @@ PROFILES = (
         curve_steps=40,
         fisher_samples=300,
         fisher_directions=128,
+    ),
+    Profile(
+        name="thorough",
+        samples=1000,
+        pgd_stages=(("cross_entropy", 100), *(("margin", 100),) * 5),
+        reference_steps=40,
+        square_queries=5000,
+        reference_queries=1000,
+        noise_draws=50,
+        curve=(0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0),
+        curve_steps=100,
+        fisher_samples=1000,
+        fisher_directions=256,
     ),
 )
 

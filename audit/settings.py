@@ -21,7 +21,10 @@ PSD_TAU = 1 / 255
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What an audit was asked to do. `samples` of None means the profile's number."""
+    """What an audit was asked to do. `samples` of None means the profile's number.
+
+    `halved_from` is the block size that did not fit into memory, None where the first one did.
+    """
 
     profile: Profile
     threats: tuple[Threat, ...] = (DEFAULT_THREAT,)
@@ -29,6 +32,7 @@ class Settings:
     seed: int = 0
     device: str = "auto"
     block_rows: int = DEFAULT_BLOCK_ROWS
+    halved_from: int | None = None
     chunk_rows: int = DEFAULT_CHUNK_ROWS
     shown_failures: int = SHOWN_FAILURES
     keep_images: bool = True

@@ -41,7 +41,9 @@ def mean(values: Floats, seed: int = 0) -> Interval | None:
     if len(values) < SMALLEST_SAMPLE:
         return None
     if np.ptp(values) == 0:
-        return Interval(low=float(values[0]), high=float(values[0]), method="bootstrap over examples")
+        # The mean as it is reported: rounded sums of equal values may miss the value by its last digit.
+        constant = float(values.mean())
+        return Interval(low=constant, high=constant, method="bootstrap over examples")
     found = scipy.stats.bootstrap(
         (values,),
         np.mean,

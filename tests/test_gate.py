@@ -175,6 +175,15 @@ def test_minimal_policy_reads_the_white_box_arm_and_falls_back_to_the_black_box_
     assert verdict(MINIMAL_TEXT, model({**clean, WHITE: NotApplicable(because="x")}, checks=good)).status == "undecided"
 
 
+def test_the_worst_case_is_the_lower_arm_and_a_failed_white_box_arm_is_not_replaced():
+    text = rule('worst_case = "every threat"\nat_least = 0.5')
+    masked = model({WHITE: measured(0.9, 0.85, 0.95), BLACK: measured(0.1, 0.05, 0.2)})
+    assert verdict(text, masked).status == "fail"
+    crashed = model({WHITE: Failed(error="out of memory"), BLACK: measured(0.8, 0.7, 0.9)})
+    found = verdict(text, crashed)
+    assert found.status == "undecided" and "out of memory" in found.rules[0].because
+
+
 def test_sentence_counts_failed_and_undecided_rules():
     text = rule('metric = "m"\nat_least = 0.8') + '[[rule]]\nmetric = "n"\nat_least = 0.8\n'
     found = verdict(text, model({"m": measured(0.1, 0, 0.2)}))
@@ -191,6 +200,7 @@ def test_sentence_counts_failed_and_undecided_rules():
         (rule('metric = "m"\nat_least = 1\nat_most = 2'), "exactly one of at_least, at_most"),
         (rule('metric = "m"\nscore = "clean"\nat_least = 1'), "exactly one of metric, score"),
         (rule("checks = [18]"), "less than or equal to 17"),
+        (rule("checks = []"), "at least 1"),
         (rule('metric = "m"\nat_least = nan'), "finite"),
         (rule('metric = "m"\nat_least = true'), "valid number"),
         (rule('metric = "m"\nat_least = "lots"'), "at_least"),

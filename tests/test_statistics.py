@@ -37,6 +37,24 @@ def test_bootstrap_mean_is_repeatable_and_silent_on_few_examples():
 def test_bootstrap_mean_of_a_constant_is_that_constant():
     interval = statistics.mean(np.full(20, 0.25))
     assert (interval.low, interval.high) == (0.25, 0.25)
+    # The mean of twenty equal values may miss them by a digit; the value reported lies in its interval all the same.
+    for value in np.random.default_rng(0).random(50):
+        column = np.full(20, value)
+        interval = statistics.mean(column)
+        assert interval.low <= column.mean() <= interval.high
+
+
+@pytest.mark.parametrize("size", [10, 11, 12])
+def test_median_interval_of_the_smallest_samples(size):
+    generator = np.random.default_rng(5)
+    covered = []
+    for _ in range(400):
+        values = generator.normal(size=size)
+        interval = statistics.quantile(values, 0.5)
+        assert interval.low <= np.median(values) <= interval.high
+        covered.append(interval.low <= 0 <= interval.high)
+    assert np.mean(covered) >= 0.93
+    assert statistics.quantile(np.full(size, 0.3), 0.5) == statistics.Interval(low=0.3, high=0.3, method="order statistics")
 
 
 def test_median_interval_covers_the_median():

@@ -57,12 +57,14 @@ def pgd(
         else:
             logits, gradient = oracle.logits(live, points), torch.zeros_like(points)
         reached = margin(logits, live.labels)
-        better = reached > highest[alive]
+        broken = misclassified(logits, live.labels)
+        # A tie of logits may be an error all the same: then it is the stronger of two equal margins.
+        better = (reached > highest[alive]) | (broken & (reached == highest[alive]))
         strongest[alive[better]] = points[better]
         highest[alive[better]] = reached[better]
         keep = ~reached.isnan()
         if stop_early:
-            keep &= ~misclassified(logits, live.labels)
+            keep &= ~broken
         if not bool(keep.all()):
             kept = keep.nonzero()[:, 0]
             alive, points, gradient, ball, live = alive[kept], points[kept], gradient[kept], ball.take(kept), live.take(kept)

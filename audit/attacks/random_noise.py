@@ -28,10 +28,12 @@ def random_noise(oracle: Oracle, batch: Batch, threat: Threat, *, draws: int, se
         points = ball.random_points(sources, on_edge=draw % 2 == 1)
         logits = oracle.logits(live, points)
         reached = margin(logits, live.labels)
-        better = reached > highest[alive]
+        broken = misclassified(logits, live.labels)
+        # A tie of logits may be an error all the same: then it is the stronger of two equal margins.
+        better = (reached > highest[alive]) | (broken & (reached == highest[alive]))
         strongest[alive[better]] = points[better]
         highest[alive[better]] = reached[better]
-        kept = (~misclassified(logits, live.labels)).nonzero()[:, 0]
+        kept = (~broken).nonzero()[:, 0]
         alive, ball, live = alive[kept], ball.take(kept), live.take(kept)
         sources = [sources[i] for i in kept.tolist()]
         if not len(live):

@@ -80,11 +80,13 @@ def square(
         proposal = torch.where(idle & window, torch.where(up, ball.low, ball.high), proposal)
         logits = oracle.logits(live, proposal)
         reached = margin(logits, live.labels)
-        better = reached > highest[alive]
+        broken = misclassified(logits, live.labels)
+        # A tie of logits may be an error all the same: then it is the stronger of two equal margins.
+        better = (reached > highest[alive]) | (broken & (reached == highest[alive]))
         strongest[alive[better]] = proposal[better]
         highest[alive[better]] = reached[better]
-        if stop_early and bool((broken := misclassified(logits, live.labels) & better).any()):
-            kept = (~broken).nonzero()[:, 0]
+        if stop_early and bool((broken & better).any()):
+            kept = (~(broken & better)).nonzero()[:, 0]
             alive, live, ball = alive[kept], live.take(kept), ball.take(kept)
     return strongest
 

@@ -6,11 +6,13 @@ but a sink did not take it; 130 interrupted. 1 wins over 3.
 
 from __future__ import annotations
 
+import errno
 import importlib
 
 import click
 
 from audit.errors import AuditError, SinkError
+from audit.text import printable
 
 VERBS = {
     "run": "Audit models and write, log and render the result.",
@@ -59,8 +61,13 @@ class Verbs(click.Group):
             raise UserError(str(error), 3) from error
         except AuditError as error:
             raise UserError(str(error), 2) from error
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # the reader has gone, as with `| head`; click ends quietly
+                raise
+            where = f" ({printable(str(error.filename))})" if error.filename else ""
+            raise UserError(f"the system refused to read or write{where}: {error.strerror or error}", 2) from error
         except KeyboardInterrupt as error:
-            raise UserError("Interrupted before anything was measured.", 130) from error
+            raise UserError("Interrupted before it was done; the same command starts it again.", 130) from error
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})

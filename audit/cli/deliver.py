@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
+from audit.cli.output import say
 from audit.cli.progress import listener
-from audit.errors import SinkError
+from audit.errors import AuditError
 from audit.text import printable
 
 if TYPE_CHECKING:
@@ -30,31 +30,45 @@ class Delivery:
 
 def deliver(request: AuditRequest, *, experiment: str | None, log_to_mlflow: bool, mode: str, gated: bool) -> int:
     """Run an audit and its sinks; returns the exit code. `mode` is "text", "quiet" or "json"."""
+    from audit.engine.journal import is_unfinished
     from audit.pipeline import run_audit
+    from audit.sinks.mlflow_server import push_command
 
     if mode == "text":
         threats = ", ".join(threat.label for threat in request.settings.threats)
-        click.echo(
+        say(
             f"Threat {threats}; profile {request.settings.profile.name}; at most {request.settings.sample_size} examples.", err=True
         )
-    with listener(mode) as listen:
-        run = run_audit(request, listen)
-    if run.interrupted:
-        click.echo(
-            f"Interrupted; what was measured is in {run.written.path}. Render it with: audit report {run.written.path}", err=True
-        )
+    try:
+        with listener(mode) as listen:
+            run = run_audit(request, listen)
+    except KeyboardInterrupt:
+        if not is_unfinished(request.out):
+            raise
+        say(f"Interrupted; the same command with --resume --out {_quoted(request.out)} goes on where it stopped.", err=True)
         return 130
-    delivery = to_sinks(run.written.path, request, experiment, log_to_mlflow=log_to_mlflow)
+    folder = _quoted(run.written.path)
+    if run.interrupted:
+        say(f"Interrupted; what was measured is in {folder}. Go on with --resume, or render it: audit report {folder}", err=True)
+        return 130
+    try:
+        delivery = to_sinks(run.written.path, request, experiment, log_to_mlflow=log_to_mlflow)
+    except KeyboardInterrupt:
+        finish = f"audit report {folder}"
+        if log_to_mlflow:
+            finish += f", then {push_command(run.written.path, request.tracking_uri, experiment)}"
+        say(f"Interrupted; the whole result is in {folder}. Finish with: {finish}", err=True)
+        return 130
     problems = (
         *((f"{run.written.misplaced}: the result is in {run.written.path}",) if run.written.misplaced else ()),
         *delivery.problems,
     )
     if mode == "json":
-        click.echo(json.dumps({"event": "done", **_summary(run, delivery, problems)}))
+        say(json.dumps({"event": "done", **_summary(run, delivery, problems)}))
     else:
         _tell(run.result, delivery)
         for problem in problems:
-            click.echo(f"Warning: {problem}", err=True)
+            say(f"Warning: {problem}", err=True)
     return _exit_code(run, gated=gated, sink_failed=delivery.sink_failed or run.written.misplaced is not None)
 
 
@@ -71,8 +85,8 @@ def to_sinks(folder: Path, request: AuditRequest, experiment: str | None, *, log
         rendered = report.render(folder)
         files += [path for path in (rendered.html, rendered.pdf) if path is not None]
         problems += [rendered.pdf_problem] if rendered.pdf_problem else []
-    except SinkError as error:
-        problems.append(str(error))
+    except Exception as error:  # a page that cannot be drawn must not keep the numbers out of MLflow
+        problems.append(_sentence("the report was not rendered", error))
         failed = True
     if log_to_mlflow:
         try:
@@ -81,10 +95,18 @@ def to_sinks(folder: Path, request: AuditRequest, experiment: str | None, *, log
             )
             runs = {"parent": logged.parent_run_id, "experiment": logged.experiment_name, "open": logged.open_hint}
             problems += logged.notes
-        except SinkError as error:
+        except AuditError as error:
             problems.append(str(error))
             failed = True
     return Delivery(files=tuple(files), runs=runs, problems=tuple(problems), sink_failed=failed)
+
+
+def _sentence(what: str, error: Exception) -> str:
+    return str(error) if isinstance(error, AuditError) else f"{what}: {type(error).__name__}: {printable(str(error))}"
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(printable(str(path), 4096))
 
 
 def _exit_code(run: AuditRun, *, gated: bool, sink_failed: bool) -> int:
@@ -131,19 +153,23 @@ def _tell(result: AuditResult, delivery: Delivery) -> None:
         verdict = model.verdict
         role = "reference" if model.is_reference else (verdict.status.upper() if verdict else "")
         words = f"policy {verdict.policy}: {verdict.sentence}" if verdict else ""
-        click.echo(f"{printable(model.identity.label)}: {role}, {printable(words)}; overall score {overall_words(model)}")
+        say(f"{printable(model.identity.label)}: {role}, {printable(words)}; overall score {overall_words(model)}")
         raised = [f"{check.number} ({check.found})" for check in model.checks if check.status == "warn"]
         if raised:
-            click.echo(f"  honesty checks raised: {printable('; '.join(raised), 400)}")
+            say(f"  honesty checks raised: {printable('; '.join(raised), 400)}")
+        for rule in verdict.rules if verdict is not None and not model.is_reference else ():
+            if rule.status != "pass":
+                words = f"{rule.status}: {rule.requirement} {rule.required}, measured {rule.measured}: {rule.because}"
+                say(f"  {printable(words)}")
     for ranking in result.rankings:
         places = [
             f"{row.rank_low if row.rank_low == row.rank_high else f'{row.rank_low} to {row.rank_high}'}: "
             f"{printable(result.models[row.model].identity.label)} {100 * row.value:.1f} %"
             for row in ranking.rows
         ]
-        click.echo(f"{ranking.dimension}, n = {ranking.samples}:  " + ";  ".join(places))
+        say(f"{ranking.dimension}, n = {ranking.samples}:  " + ";  ".join(places))
     for path in delivery.files:
-        click.echo(str(path))
+        say(str(path))
     if delivery.runs:
-        click.echo(f"MLflow run {delivery.runs['parent']} in experiment {printable(delivery.runs['experiment'])}")
-        click.echo(printable(delivery.runs["open"]))
+        say(f"MLflow run {delivery.runs['parent']} in experiment {printable(delivery.runs['experiment'])}")
+        say(printable(delivery.runs["open"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -10,19 +11,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from audit.errors import InputError
+from audit.sinks.mlflow_server import DEFAULT_STORE
+from audit.text import printable
+
 if TYPE_CHECKING:
     from audit.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-DEFAULT_STORE = "sqlite:///mlflow.db"
 
 _AUDITED = (
     click.argument("models", metavar="MODEL...", nargs=-1, required=True),
     click.option("--data", required=True, help="digits, a folder of class folders, an .npz file, or MNIST-style idx files."),
     click.option("--reference", metavar="MODEL", help="A model to compare with, audited in the same way."),
     click.option(
-        "--profile", type=click.Choice(["quick", "standard"]), default="quick", show_default=True, help="How much work to do."
+        "--profile",
+        type=click.Choice(["quick", "standard", "thorough"]),
+        default="quick",
+        show_default=True,
+        help="How much work to do.",
     ),
     click.option(
         "--threat",
@@ -40,6 +47,13 @@ _AUDITED = (
         help="How the model wants its input: a TOML file, or e.g. range=0-255,layout=NHWC,mean=0.5,std=0.25.",
     ),
     click.option("--trust", is_flag=True, help="Allow loading a model that can run its own code (pickles, code paths)."),
+    click.option(
+        "--reuse",
+        multiple=True,
+        type=click.Path(path_type=Path, file_okay=False),
+        metavar="DIR",
+        help="Take evidence with the same fingerprint from an earlier audit's folder; repeatable.",
+    ),
     click.option("--allow-chance", is_flag=True, help="Audit a model even if it is no better than guessing."),
     click.option("--tracking-uri", metavar="URI", help="MLflow store.  [default: MLFLOW_TRACKING_URI, or sqlite:///mlflow.db]"),
 )
@@ -63,12 +77,13 @@ def settings_of(
     from dataclasses import replace
 
     from audit.settings import Settings
-    from audit.vocabulary import Threat
+    from audit.vocabulary import Norm, Threat
 
     settings = replace(Settings.of(profile), samples=samples, seed=seed, device=device, keep_images=keep_images)
-    if threats:
-        settings = replace(settings, threats=tuple(dict.fromkeys(Threat.parse(text) for text in threats)))
-    return settings
+    budgets: dict[tuple[Norm, float], Threat] = {}
+    for threat in map(Threat.parse, threats):
+        budgets.setdefault((threat.norm, threat.epsilon), threat)  # 0.1 and 1/10 are one budget
+    return replace(settings, threats=tuple(budgets.values())) if budgets else settings
 
 
 def tracking_uri_of(given: str | None) -> str:
@@ -79,6 +94,23 @@ def tracking_uri_of(given: str | None) -> str:
 def registry_uri_of(tracking_uri: str) -> str:
     """The model registry: MLFLOW_REGISTRY_URI, or the tracking store itself."""
     return os.environ.get("MLFLOW_REGISTRY_URI") or tracking_uri
+
+
+def seconds_of(text: str | None) -> float | None:
+    """A time budget in seconds: `90`, `90s`, `15m`, `1.5h`; None stays None.
+
+    Raises:
+        InputError: it is none of these, or not positive.
+
+    >>> seconds_of("15m")
+    900.0
+    """
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip().lower())
+    if match is None or float(match[1]) <= 0:
+        raise InputError(f"the time budget {printable(text)!r} is not a duration; write for example 90s, 15m or 1.5h")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
 
 def default_out() -> Path:

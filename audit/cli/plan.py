@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,16 +14,18 @@ from audit.text import printable
 
 if TYPE_CHECKING:
     from audit.engine.subject import Subject
+    from audit.evidence import EvidenceKey
 
 
 @click.command("plan")
 @audited
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 def command(models: tuple[str, ...], data: str, as_json: bool, **options: Any) -> None:
-    """Load the MODELs, predict the clean sample, and show what an audit would run and skip."""
+    """Load the MODELs, predict the clean sample, and show what an audit would run, re-use and skip."""
     from audit import data as datasets
     from audit.data.sampling import sample
-    from audit.pipeline import AuditRequest, open_subjects
+    from audit.engine.journal import open_journal
+    from audit.pipeline import AuditRequest, load_models, open_subjects
 
     settings = settings_of(
         profile=options["profile"],
@@ -46,19 +49,27 @@ def command(models: tuple[str, ...], data: str, as_json: bool, **options: Any) -
     )
     dataset = datasets.load(data)
     indices = sample(dataset, settings.sample_size, settings.seed)
-    subjects = open_subjects(request, dataset, indices, lambda _: None)
+    with TemporaryDirectory(prefix="audit-plan-") as folder, open_journal(Path(folder), options["reuse"]) as journal:
+        subjects = open_subjects(request, load_models(request, dataset), dataset, indices, journal, lambda _: None)
+        held = [{stage.key: subject.gatherer.held(stage.key, stage.needs) for stage in subject.plan.stages} for subject in subjects]
     if as_json:
-        click.echo(json.dumps([_as_data(subject) for subject in subjects], indent=2))
+        click.echo(json.dumps([_as_data(subject, found) for subject, found in zip(subjects, held, strict=True)], indent=2))
         return
-    for subject in subjects:
-        _tell(subject, len(indices))
+    for subject, found in zip(subjects, held, strict=True):
+        _tell(subject, found, len(indices), reuse=bool(options["reuse"]))
 
 
-def _as_data(subject: Subject) -> dict[str, object]:
+def _as_data(subject: Subject, held: dict[EvidenceKey, tuple[int, int]]) -> dict[str, object]:
     return {
         "model": subject.classifier.identity.label,
         "stages": [
-            {"evidence": str(stage.key), "forward_passes": stage.forward_passes, "backward_passes": stage.backward_passes}
+            {
+                "evidence": str(stage.key),
+                "forward_passes": stage.forward_passes,
+                "backward_passes": stage.backward_passes,
+                "chunks": held[stage.key][1],
+                "chunks_reused": held[stage.key][0],
+            }
             for stage in subject.plan.stages
         ],
         "skipped": {str(key): because for key, because in subject.plan.skipped.items()},
@@ -66,11 +77,13 @@ def _as_data(subject: Subject) -> dict[str, object]:
     }
 
 
-def _tell(subject: Subject, samples: int) -> None:
+def _tell(subject: Subject, held: dict[EvidenceKey, tuple[int, int]], samples: int, *, reuse: bool) -> None:
     click.echo(f"{printable(subject.classifier.identity.label)}, {samples} examples; passes per image at most")
-    width = max(len(str(stage.key)) for stage in subject.plan.stages)
+    width = max(len(str(key)) for key in (*held, *subject.plan.skipped))
     for stage in subject.plan.stages:
-        click.echo(f"  run   {stage.key!s:{width}}  {stage.forward_passes:6} forward {stage.backward_passes:6} backward")
+        found, chunks = held[stage.key]
+        reused = f"   re-uses {found} of {chunks} chunks" if reuse else ""
+        click.echo(f"  run   {stage.key!s:{width}}  {stage.forward_passes:6} forward {stage.backward_passes:6} backward{reused}")
     for key, because in subject.plan.skipped.items():
         click.echo(f"  skip  {key!s:{width}}  {printable(because)}")
     click.echo(f"  {len(subject.plan.metrics)} values")

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import click
-
+from audit.cli.output import say
 from audit.text import printable
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ def listener(mode: str) -> Iterator[Listener]:
         yield _json_events
     elif mode == "quiet":
         yield lambda _: None
-    elif sys.stderr.isatty():
+    elif sys.stderr is not None and sys.stderr.isatty():
         with _bars() as listen:
             yield listen
     else:
@@ -33,7 +32,7 @@ def listener(mode: str) -> Iterator[Listener]:
 
 def _json_events(progress: Progress) -> None:
     event = {"event": "progress", "model": progress.model, "stage": progress.stage, "done": progress.done, "total": progress.total}
-    click.echo(json.dumps(event))
+    say(json.dumps(event))
 
 
 def _lines() -> Listener:
@@ -44,7 +43,7 @@ def _lines() -> Listener:
         begun = started.setdefault(key, time.monotonic())
         if progress.done == progress.total:
             seconds = time.monotonic() - begun
-            click.echo(f"{printable(progress.model)}  {progress.stage}  {progress.total} examples  {seconds:.1f} s", err=True)
+            say(f"{printable(progress.model)}  {progress.stage}  {progress.total} examples  {seconds:.1f} s", err=True)
 
     return listen
 

@@ -10,13 +10,16 @@ from typing import Any
 import click
 
 from audit.cli.deliver import deliver
-from audit.cli.options import audited, default_out, registry_uri_of, settings_of, tracking_uri_of
+from audit.cli.options import audited, default_out, registry_uri_of, seconds_of, settings_of, tracking_uri_of
+from audit.errors import InputError
 
 
 @click.command("run")
 @audited
 @click.option("--policy", type=click.Path(path_type=Path), help="A policy file; the exit code is then its verdict.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Result folder.  [default: audits/<time>]")
+@click.option("--resume", is_flag=True, help="Go on with the unfinished audit in --out.")
+@click.option("--time-budget", metavar="TIME", help="Use only as many examples as fit, e.g. 15m; no attack is cut short.")
 @click.option("--experiment", help="MLflow experiment.  [default: audit]")
 @click.option("--no-mlflow", is_flag=True, help="Write and render the result only.")
 @click.option("--no-images", is_flag=True, help="Leave every example image out of all outputs.")
@@ -27,6 +30,8 @@ def command(
     data: str,
     policy: Path | None,
     out: Path | None,
+    resume: bool,
+    time_budget: str | None,
     experiment: str | None,
     no_mlflow: bool,
     no_images: bool,
@@ -38,6 +43,8 @@ def command(
 
     MODEL is models:/NAME/VERSION, models:/NAME@ALIAS, models:/m-ID, runs:/RUN/PATH or a file.onnx.
     """
+    if resume and out is None:
+        raise InputError("--resume goes on with an audit in a folder; name the folder with --out")
     # Settings and references are checked before torch and mlflow are imported: a typo answers at once.
     from audit.models.ref import ModelRef
 
@@ -66,6 +73,9 @@ def command(
         allow_chance=options["allow_chance"],
         tracking_uri=tracking_uri,
         registry_uri=registry_uri_of(tracking_uri),
+        resume=resume,
+        reuse=options["reuse"],
+        time_budget=seconds_of(time_budget),
         command="audit " + shlex.join(sys.argv[1:]),
     )
     mode = "json" if as_json else ("quiet" if quiet else "text")

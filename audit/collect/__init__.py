@@ -38,13 +38,18 @@ class Fit(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Collector:
-    """One node of the graph. `needs_without_gradients` replaces `needs` for a classifier that lacks gradients."""
+    """One node of the graph. `needs_without_gradients` replaces `needs` for a classifier that lacks gradients.
+
+    `reads` names every setting that `collect` reads (`profile.X` for one of the profile): changing another one leaves its evidence
+    valid.
+    """
 
     kind: Evidence
     per_threat: bool
     capabilities: frozenset[Capability]
     needs: frozenset[Evidence]
     collect: Collect
+    reads: frozenset[str]
     needs_without_gradients: frozenset[Evidence] | None = None
 
     def needs_of(self, lacks: Mapping[Capability, str]) -> frozenset[Evidence]:
@@ -82,6 +87,7 @@ COLLECTORS: Mapping[Evidence, Collector] = {
             capabilities=_SCORES,
             needs=frozenset(),
             collect=predictions.collect,
+            reads=frozenset(),
         ),
         Collector(
             kind=Evidence.REFERENCE_ATTACK,
@@ -89,6 +95,7 @@ COLLECTORS: Mapping[Evidence, Collector] = {
             capabilities=_SCORES,
             needs=_CLEAN,
             collect=reference_attack.collect,
+            reads=frozenset({"seed", "profile.reference_steps", "profile.reference_queries"}),
         ),
         Collector(
             kind=Evidence.WORST_CASE_WHITE_BOX,
@@ -96,6 +103,7 @@ COLLECTORS: Mapping[Evidence, Collector] = {
             capabilities=_GRADIENTS,
             needs=_CLEAN,
             collect=worst_case.collect_white_box,
+            reads=frozenset({"seed", "profile.pgd_stages", "shown_failures", "keep_images"}),
         ),
         Collector(
             kind=Evidence.WORST_CASE_BLACK_BOX,
@@ -103,6 +111,7 @@ COLLECTORS: Mapping[Evidence, Collector] = {
             capabilities=_SCORES,
             needs=_CLEAN,
             collect=worst_case.collect_black_box,
+            reads=frozenset({"seed", "profile.noise_draws", "profile.square_queries", "shown_failures", "keep_images"}),
         ),
         Collector(
             kind=Evidence.ACCURACY_EPSILON,
@@ -111,6 +120,7 @@ COLLECTORS: Mapping[Evidence, Collector] = {
             needs=_CLEAN | {Evidence.WORST_CASE_WHITE_BOX},
             needs_without_gradients=_CLEAN | {Evidence.WORST_CASE_BLACK_BOX},
             collect=accuracy_epsilon.collect,
+            reads=frozenset({"seed", "profile.curve", "profile.curve_steps", "profile.square_queries"}),
         ),
         Collector(
             kind=Evidence.FISHER_SPECTRUM,
@@ -118,6 +128,7 @@ COLLECTORS: Mapping[Evidence, Collector] = {
             capabilities=_GRADIENTS,
             needs=_CLEAN,
             collect=fisher_spectrum.collect,
+            reads=frozenset({"profile.fisher_samples"}),
         ),
         Collector(
             kind=Evidence.FISHER_ESTIMATE,
@@ -125,6 +136,7 @@ COLLECTORS: Mapping[Evidence, Collector] = {
             capabilities=_SCORES,
             needs=_CLEAN | {Evidence.TEMPERATURE},
             collect=fisher_estimate.collect,
+            reads=frozenset({"seed", "profile.fisher_samples", "profile.fisher_directions"}),
         ),
     )
 }

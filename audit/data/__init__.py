@@ -7,26 +7,52 @@
 | a folder of idx files | MNIST, Fashion-MNIST and the like; the test part, or with `#train` the training part |
 | `...-images-idx3-ubyte[.gz]` | one idx file, its labels beside it |
 | `file.npz` | NumPy arrays images/labels, x/y or x_test/y_test, or with `#train` x_train/y_train |
+| a folder of `.npy` files, or `...images.npy`, `x....npy` | the same arrays, one per file, mapped; labels are beside the images |
+| `file.parquet`, a folder of shards, a pattern such as `data/test-*.parquet` | encoded images, as Hugging Face stores them; \
+`#train`, `#test`, `#validation` choose shards by the beginning of their names |
+| `file.csv` | a manifest: path, label, and any further columns as slices; paths are relative to it |
+| `runs:/RUN/PATH`, `mlflow-artifacts:/PATH` | an artefact of an MLflow run, in any of the forms above |
+| `runs:/RUN#dataset`, `runs:/RUN#dataset=NAME` | the local source of a dataset logged with `mlflow.data` |
+
+Columns of a table that are not found by themselves are named in the reference: `photos.parquet#image=photo,label=kind`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import weakref
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Protocol
 
-from audit.data.arrays import ArrayDataset, load_npz
+from audit.data import mlflow_artifacts
+from audit.data.arrays import ArrayDataset
 from audit.data.builtin import REFERENCES, load_digits
-from audit.data.files import missing, refused, shown
+from audit.data.class_names import read_class_names
+from audit.data.decode import SUFFIXES
+from audit.data.files import check_regular, refused, shown
 from audit.data.idx import is_idx_folder, load_idx_file, load_idx_folder
-from audit.data.image_folder import SUFFIXES, load_folder
+from audit.data.image_files import FileDataset
+from audit.data.image_folder import load_folder
+from audit.data.labels import with_names
+from audit.data.manifest import load_manifest
+from audit.data.npy import is_npy_folder, load_npy_file, load_npy_folder
+from audit.data.npz import load_npz
+from audit.data.options import Options
+from audit.data.parquet import ParquetDataset, choose_part, load_parquet, shards_in
+from audit.data.reference import Reference, read_reference
+from audit.data.resize import Resize
 from audit.errors import DataError
 from audit.evidence import Images, Ints, Strings
+from audit.text import redact
+
+__all__ = ["ACCEPTED", "Chunk", "Dataset", "Resize", "load", "read_class_names"]
 
 ACCEPTED = (
     "accepted are digits, digits:train, digits:test, a folder of class folders, a folder of MNIST-style idx files or one "
-    "such images file, and .npz"
+    "such images file, .npz, images.npy with labels.npy, .parquet files, a .csv manifest, and runs:/RUN/PATH"
 )
 
 
@@ -39,11 +65,11 @@ class Dataset(Protocol):
 
     @property
     def source(self) -> str:
-        """One line in words: what it is and where it came from."""
+        """One line in words: what it is, where it came from, and how it was resized, if it was."""
 
     @property
     def digest(self) -> str:
-        """sha256 over the content of the source."""
+        """sha256 over the content of the source, whatever its images are resized to."""
 
     @property
     def ids(self) -> Strings:
@@ -60,6 +86,14 @@ class Dataset(Protocol):
     @property
     def image_shape(self) -> tuple[int, int, int]:
         """(c, h, w)."""
+
+    @property
+    def slices(self) -> Mapping[str, Strings]:
+        """Further columns of a manifest by name, (N,) each; empty for other sources."""
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What a reader of the result must know about the data: images left out, for instance."""
 
     def images(self, indices: Sequence[int] | Ints) -> Images:
         """The images at `indices`, (n, c, h, w) float32 in [0, 1].
@@ -79,80 +113,127 @@ class Chunk:
     images: Images
 
 
-def load(ref: str, *, class_names: Sequence[str] | None = None) -> Dataset:
+def load(
+    ref: str,
+    *,
+    class_names: Sequence[str] | None = None,
+    resize: Resize | None = None,
+    skip_unreadable: bool = False,
+    tracking_uri: str | None = None,
+) -> Dataset:
     """The data set a reference stands for; the table at the top lists the forms. A built-in name wins over a folder of that name.
 
     Args:
         ref: the reference.
-        class_names: the names by class index. For a folder of class folders they say which index each folder has.
+        class_names: the names by class index. Where the source has names of its own (class folders, names in a table), they say
+            which index each of those has.
+        resize: the size all images are brought to; None leaves them as they are, and they must then have one size.
+        skip_unreadable: leave unreadable images out, with a caution, instead of refusing the data. Every image is then decoded
+            once while loading.
+        tracking_uri: the MLflow store of `runs:/` references; None takes MLflow's own setting.
 
     Raises:
         DataError: there is no such data, or it cannot be used; one sentence says why.
     """
-    if class_names is not None and len(set(class_names)) != len(class_names):
-        raise DataError("the class names given are not all different; give each class its own name")
+    if class_names is not None and (not class_names or len(set(class_names)) != len(class_names)):
+        raise DataError("the class names given are not all different, or there are none; give each class its own name")
+    options = Options(
+        class_names=None if class_names is None else tuple(class_names), resize=resize, skip_unreadable=skip_unreadable
+    )
     if ref in REFERENCES:
-        return _named(load_digits(ref), class_names)
-    path, train, split = _split(ref)
+        return _finished(load_digits(ref), options)
+    if mlflow_artifacts.is_mlflow(ref):
+        return _load_from_mlflow(ref, options, tracking_uri)
+    return _load_path(ref, options)
+
+
+def _load_from_mlflow(ref: str, options: Options, tracking_uri: str | None) -> Dataset:
+    """Data downloaded into a folder that lives as long as the data set does."""
+    folder = TemporaryDirectory(prefix="audit-data-", ignore_cleanup_errors=True)
+    root = Path(folder.name).resolve()
     try:
-        names = [entry.name for entry in path.iterdir()] if path.is_dir() else None
-    except OSError as error:
-        raise refused(path, error) from None
-    if names is not None and not is_idx_folder(names):
-        if split:
-            raise DataError(f"{shown(path)} is a folder of class folders and has no parts; leave {split} out")
-        return load_folder(path, ref, class_order=class_names)
-    if names is not None:
-        return _named(load_idx_folder(path, ref, train=train), class_names)
-    if path.suffix.lower() == ".npz":
-        return _named(load_npz(path, ref, train=train), class_names)
-    if split:
-        raise DataError(f"{shown(path)} is one file and has no parts; leave {split} out")
-    return _named(_load_file(path, ref), class_names)
+        fetched = mlflow_artifacts.fetch(ref, root, tracking_uri=tracking_uri)
+        found = _load_path(fetched.reference, options)
+        if isinstance(found, FileDataset) and found.folder.resolve().is_relative_to(root):
+            outside = next((file for file in found.files if not (found.folder / file).resolve().is_relative_to(root)), None)
+            if outside is not None:
+                raise DataError(f"{shown(ref)} lists {shown(outside)}, which is not among its files; log the images too")
+    except DataError as error:
+        folder.cleanup()
+        raise DataError(str(error).replace(f"{root}/", "")) from None
+    except BaseException:
+        folder.cleanup()
+        raise
+    dataset = replace(found, reference=redact(ref), source=f"{fetched.words}: {found.source}")
+    weakref.finalize(dataset, folder.cleanup)
+    return dataset
 
 
-def _load_file(path: Path, ref: str) -> ArrayDataset:
-    if "idx" in path.name or path.name.removesuffix(".gz").endswith("ubyte"):
-        return load_idx_file(path, ref)
-    if path.suffix.lower() in SUFFIXES:
-        raise DataError(f"{shown(path)} is a single image; give the folder that holds the class folders")
-    raise DataError(f"{shown(path)} is in no known data format; {ACCEPTED}")
-
-
-def _split(ref: str) -> tuple[Path, bool, str]:
-    """The existing path of a reference, whether the training part is meant, and the part as written."""
-    if not ref.strip() or "\0" in ref:
+def _load_path(text: str, options: Options) -> ArrayDataset | FileDataset | ParquetDataset:
+    if not text.strip() or "\0" in text:
         raise DataError(f"the data reference is empty or holds a null character; {ACCEPTED}")
-    if "://" in ref:
-        raise DataError(f"data at {shown(ref)} cannot be fetched; download it and give the folder or file ({ACCEPTED})")
-    whole = Path(ref)
-    if _exists(whole):
-        return whole, False, ""
-    base, mark, part = ref.rpartition("#")
-    if not mark or not base:
-        raise missing(whole, also=REFERENCES)
-    path = Path(base)
-    if not _exists(path):
-        raise missing(path, also=REFERENCES)
-    if part not in ("train", "test"):
-        raise DataError(f"{shown(ref)} names no part of {shown(path)}; write #train or #test")
-    return path, part == "train", f"#{part}"
-
-
-def _exists(path: Path) -> bool:
+    if "://" in text:
+        raise DataError(f"data at {shown(text)} cannot be fetched; download it and give the folder or file ({ACCEPTED})")
+    ref = read_reference(text, names=REFERENCES)
+    if ref.shards:
+        return _load_pattern(ref, options)
     try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
+        names = [entry.name for entry in ref.path.iterdir()] if ref.path.is_dir() else None
     except OSError as error:
-        raise refused(path, error) from None
-    return True
+        raise refused(ref.path, error) from None
+    return _load_file(ref, options) if names is None else _load_folder(ref, names, options)
 
 
-def _named(dataset: ArrayDataset, class_names: Sequence[str] | None) -> ArrayDataset:
-    if class_names is None:
-        return dataset
-    largest = int(dataset.labels.max())
-    if largest >= len(class_names):
-        raise DataError(f"labels of {shown(dataset.reference)} reach {largest}, but only {len(class_names)} class names are given")
-    return replace(dataset, class_names=tuple(class_names))
+def _load_folder(ref: Reference, names: list[str], options: Options) -> ArrayDataset | FileDataset | ParquetDataset:
+    if is_idx_folder(names):
+        return _finished(load_idx_folder(ref.path, ref.text, train=ref.is_train("a folder of idx files")), options)
+    if is_npy_folder(names):
+        return _finished(load_npy_folder(ref.path, names, ref.text, train=ref.is_train("a folder of .npy files")), options)
+    shards = shards_in(ref.path, names)
+    if shards:
+        chosen, part = choose_part(shards, ref.part, shown(ref.path))
+        return load_parquet(ref, chosen, options, part)
+    ref.refuse_part("a folder of class folders")
+    return load_folder(ref.path, ref.text, options)
+
+
+def _load_file(ref: Reference, options: Options) -> ArrayDataset | FileDataset | ParquetDataset:
+    check_regular(ref.path)
+    suffix = ref.path.suffix.lower()
+    if suffix == ".npz":
+        return _finished(load_npz(ref.path, ref.text, train=ref.is_train("an .npz file")), options)
+    if ref.part is not None:
+        raise DataError(f"{shown(ref.path)} is one file and has no parts; leave #{ref.part} out")
+    if suffix == ".parquet":
+        return load_parquet(ref, {ref.path.name: ref.path}, options)
+    if suffix == ".csv":
+        return load_manifest(ref, options)
+    ref.refuse_columns("no table")
+    if suffix == ".npy":
+        return _finished(load_npy_file(ref.path, ref.text), options)
+    if "idx" in ref.path.name or ref.path.name.removesuffix(".gz").endswith("ubyte"):
+        return _finished(load_idx_file(ref.path, ref.text), options)
+    if suffix in SUFFIXES:
+        raise DataError(f"{shown(ref.path)} is a single image; give the folder that holds the class folders")
+    raise DataError(f"{shown(ref.path)} is in no known data format; {ACCEPTED}")
+
+
+def _load_pattern(ref: Reference, options: Options) -> ParquetDataset:
+    other = next((path for path in ref.shards if path.suffix.lower() != ".parquet" or path.is_dir()), None)
+    if other is not None:
+        raise DataError(f"the pattern {shown(ref.path)} matches {shown(other)}, but patterns stand for .parquet files only")
+    above = Path(os.path.commonpath([path.parent.absolute() for path in ref.shards]))
+    shards = {str(path.absolute().relative_to(above)): path for path in ref.shards}
+    if ref.part is not None:
+        shards, _ = choose_part(shards, ref.part, shown(ref.path))
+    return load_parquet(ref, shards, options, ref.part)
+
+
+def _finished(dataset: ArrayDataset, options: Options) -> ArrayDataset:
+    """With the names and the size asked for."""
+    if options.class_names is not None:
+        _, names = with_names(dataset.labels, None, options.class_names, shown(dataset.reference))
+        dataset = replace(dataset, class_names=names)
+    if options.resize is not None:
+        dataset = replace(dataset, resize=options.resize, source=f"{dataset.source}, {options.resize}")
+    return dataset

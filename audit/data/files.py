@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,6 +30,20 @@ def refused(path: Path, error: OSError) -> DataError:
     if isinstance(error, PermissionError):
         return DataError(f"no permission to read {shown(path)}; give this user read access, or run as one who has it")
     return DataError(f"cannot read {shown(path)}: {(error.strerror or type(error).__name__).lower()}")
+
+
+def check_regular(path: Path) -> None:
+    """Refuse pipes and devices before they are opened, as reading them may wait for ever.
+
+    Raises:
+        DataError: it is no regular file, or cannot be looked at.
+    """
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise refused(path, error) from None
+    if not stat.S_ISREG(mode):
+        raise DataError(f"{shown(path)} is not a regular file; give a file that can be read again and again")
 
 
 def missing(path: Path, *, also: tuple[str, ...] = ()) -> DataError:

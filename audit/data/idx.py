@@ -17,17 +17,20 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from audit.data.arrays import ArrayDataset, checked_labels, numbered_names
+from audit.data.arrays import ArrayDataset
 from audit.data.files import (
     BLOCK_BYTES,
     MAX_DEFLATE_RATIO,
     MAX_UNPACKED_BYTES,
+    check_regular,
     digest_of,
     missing,
     refused,
     sha256_of_file,
     shown,
 )
+from audit.data.labels import checked_labels, numbered_names
+from audit.data.pixels import Layout, MappedPixels, file_stamp
 from audit.errors import DataError
 from audit.text import printable, redact
 
@@ -90,7 +93,15 @@ def load_idx_file(path: Path, reference: str) -> ArrayDataset:
         ids=np.array([f"{part}-{index}" if part else str(index) for index in range(len(pixels))]),
         labels=labels,
         class_names=FASHION_NAMES if fashion else numbered_names(labels),
-        pixels=pixels[:, None],
+        pixels=_pixels(path, pixels),
+    )
+
+
+def _pixels(path: Path, images: Bytes) -> Bytes | MappedPixels:
+    if not isinstance(images, np.memmap):
+        return images[:, None]
+    return MappedPixels(
+        path=path, dtype=images.dtype, stored=images.shape, offset=images.offset, layout=Layout.GREY, stamp=file_stamp(path)
     )
 
 
@@ -117,6 +128,7 @@ def _read(path: Path, *, dimensions: int) -> Bytes:
     """The array of one idx file of unsigned bytes with this many dimensions."""
     packed = path.name.endswith(".gz")
     header_bytes = 4 + 4 * dimensions
+    check_regular(path)
     try:
         size = path.stat().st_size
         with gzip.open(path) if packed else path.open("rb") as file:

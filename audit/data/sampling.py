@@ -77,7 +77,7 @@ def identity(dataset: Dataset, indices: Sequence[int] | Ints, seed: int) -> Data
         seed=seed,
         image_shape=dataset.image_shape,
         classes=tuple(ClassCount(name=name, count=int(count)) for name, count in zip(dataset.class_names, counts, strict=True)),
-        cautions=_cautions(dataset.class_names, counts),
+        cautions=(*_cautions(dataset.class_names, counts), *dataset.cautions),
     )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from audit.data import Dataset
 from audit.engine.measure import Gathered, check, measure
 from audit.engine.subject import Subject
-from audit.engine.summary import cascades, classes, curves, failures_total
+from audit.engine.summary import cascades, classes, curves, failures_total, passes_of
 from audit.metrics.scores import overall, scores
 from audit.result import FailureExample, ModelResult
 from audit.settings import Settings
@@ -25,8 +27,10 @@ def conclude(
     records = measure(subject.plan, gathered)
     checks = check(store, subject.facts)
     dimensions = scores(store, unavailable, {record.key: record for record in records}, checks, settings.threats)
+    passes = passes_of(store)
+    identity = subject.classifier.identity
     return ModelResult(
-        identity=subject.classifier.identity,
+        identity=replace(identity, cautions=(*identity.cautions, *subject.cautions)),
         is_reference=subject.is_reference,
         metrics=records,
         scores=dimensions,
@@ -39,7 +43,7 @@ def conclude(
         failures=failures,
         failures_total=failures_total(store, settings.threats),
         skipped={str(key): because for key, because in unavailable.items()},
-        forward_passes=subject.classifier.forward_passes,
-        backward_passes=subject.classifier.backward_passes,
+        forward_passes=passes[0],
+        backward_passes=passes[1],
         seconds=seconds,
     )

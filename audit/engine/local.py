@@ -1,73 +1,122 @@
-"""Gather one kind of evidence, chunk by chunk, in this process.
+"""Gather the evidence of one model, chunk by chunk, in this process; every partial goes through the journal.
 
-Parts may be computed in any order; they are joined in canonical example order, and a part depends only on its own rows.
+Partials may arrive in any order and from any earlier audit; they are joined in canonical example order, and each depends only on
+its own rows. Fingerprints follow from what is given, so what a journal already holds is known before anything is measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 from audit.collect import COLLECTORS, FITS
-from audit.data import Dataset
+from audit.data import Chunk, Dataset
 from audit.data.sampling import chunks
-from audit.evidence import AnyEvidence, EvidenceKey, EvidenceStore, Ints, RowEvidence, Temperature, WorstCase, merge, rows
+from audit.engine import fingerprint
+from audit.engine.journal import Journal
+from audit.evidence import EvidenceKey, EvidenceStore, Ints, RowEvidence, Temperature, WorstCase, merge, rows
 from audit.models import Classifier
 from audit.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far one stage of one model has come, in examples; `done == total` ends it."""
+    """How far one stage of one model has come, in examples; `done == total` ends it. `reused` of them came from a journal."""
 
     model: str
     stage: str
     done: int
     total: int
+    reused: int = 0
 
 
 Listener = Callable[[Progress], None]
 
 
-def gather(
-    classifier: Classifier,
-    dataset: Dataset,
-    indices: Ints,
-    key: EvidenceKey,
-    store: EvidenceStore,
-    settings: Settings,
-    listen: Listener,
-) -> AnyEvidence:
-    """The evidence at `key` over the sampled `indices`, joined in canonical order.
+class Gatherer:
+    """One model on one sample: what has been gathered so far, and the fingerprints of its partials."""
 
-    Args:
-        classifier: the model under audit.
-        dataset: where images are read from, lazily.
-        indices: the sample in canonical order; positions in evidence count along it.
-        key: what to gather.
-        store: the evidence gathered so far; whatever this kind needs is in it.
-        settings: the audit's settings.
-        listen: told at the start and after every chunk.
-    """
-    if key.kind in FITS:
-        return FITS[key.kind].fit(store)
-    collector = COLLECTORS[key.kind]
-    parts: list[RowEvidence] = []
-    shown = 0
-    listen(Progress(model=classifier.identity.label, stage=str(key), done=0, total=len(indices)))
-    for chunk in chunks(dataset, indices, settings.chunk_rows):
-        start, stop = int(chunk.positions[0]), int(chunk.positions[-1]) + 1
-        part = collector.collect(classifier, chunk, settings, _rows_of(store, start, stop), key.threat)
-        if isinstance(part, WorstCase):
-            # The report shows the first failures of the sample; keeping more would tie memory to the data set.
-            part = replace(part, shown=part.shown[: settings.shown_failures - shown])
-            shown += len(part.shown)
-        parts.append(part)
-        listen(Progress(model=classifier.identity.label, stage=str(key), done=stop, total=len(indices)))
-    return merge(parts)
+    def __init__(
+        self, classifier: Classifier, dataset: Dataset, indices: Ints, settings: Settings, journal: Journal, listen: Listener
+    ) -> None:
+        """`indices` is the sample in canonical order; positions in evidence count along it."""
+        self.classifier = classifier
+        self.store = EvidenceStore()
+        self._dataset = dataset
+        self._indices = indices
+        self._settings = settings
+        self._journal = journal
+        self._listen = listen
+        self._model = fingerprint.model(classifier.identity, settings.block_rows)
+        self._chunk_digests: list[str] = []
+        self._prints: dict[EvidenceKey, tuple[str, ...]] = {}
 
+    def gather(self, key: EvidenceKey, needs: Sequence[EvidenceKey]) -> None:
+        """Add the evidence at `key` to the store; what it needs is already there."""
+        prints = self.fingerprints(key, needs)
+        if key.kind in FITS:
+            found = self._journal.find(prints[0])
+            if found is None:
+                found = FITS[key.kind].fit(self.store)
+                self._journal.keep(prints[0], found)
+        else:
+            found = merge(list(self._partials(key, prints)))
+        self.store = self.store.with_item(key, found)
 
-def _rows_of(store: EvidenceStore, start: int, stop: int) -> EvidenceStore:
-    return EvidenceStore(
-        {key: value if isinstance(value, Temperature) else rows(value, start, stop) for key, value in store.items()}
-    )
+    def fingerprints(self, key: EvidenceKey, needs: Sequence[EvidenceKey]) -> tuple[str, ...]:
+        """One per chunk (one for a fit), in canonical order; those of `needs` must have been asked for before."""
+        if key not in self._prints:
+            if key.kind in FITS:
+                self._prints[key] = (fingerprint.fit(key, [text for need in needs for text in self._prints[need]]),)
+            else:
+                self._prints[key] = tuple(
+                    fingerprint.partial(
+                        key, self._model, digest, self._settings, {str(need): self._print_of(need, i) for need in needs}
+                    )
+                    for i, digest in enumerate(self._digests())
+                )
+        return self._prints[key]
+
+    def held(self, key: EvidenceKey, needs: Sequence[EvidenceKey]) -> tuple[int, int]:
+        """How many of the partials at `key` a journal already holds, and how many there are."""
+        prints = self.fingerprints(key, needs)
+        return sum(self._journal.holds(text) for text in prints), len(prints)
+
+    def _print_of(self, need: EvidenceKey, chunk: int) -> str:
+        return self._prints[need][0 if need.kind in FITS else chunk]
+
+    def _digests(self) -> list[str]:
+        if not self._chunk_digests:
+            self._chunk_digests = [fingerprint.chunk(chunk) for chunk in self._chunks()]
+        return self._chunk_digests
+
+    def _chunks(self) -> Iterator[Chunk]:
+        return chunks(self._dataset, self._indices, self._settings.chunk_rows)
+
+    def _partials(self, key: EvidenceKey, prints: tuple[str, ...]) -> Iterator[RowEvidence]:
+        shown = reused = 0
+        self._tell(key, 0, 0)
+        for text, chunk in zip(prints, self._chunks(), strict=True):
+            start, stop = int(chunk.positions[0]), int(chunk.positions[-1]) + 1
+            part = self._journal.find(text)
+            if part is None:
+                part = COLLECTORS[key.kind].collect(self.classifier, chunk, self._settings, self._rows(start, stop), key.threat)
+                self._journal.keep(text, part)
+            else:
+                reused += stop - start
+            if isinstance(part, WorstCase):
+                # The report shows the first failures of the sample; keeping more would tie memory to the data set.
+                part = replace(part, shown=part.shown[: self._settings.shown_failures - shown])
+                shown += len(part.shown)
+            yield cast(RowEvidence, part)
+            self._tell(key, stop, reused)
+
+    def _rows(self, start: int, stop: int) -> EvidenceStore:
+        return EvidenceStore(
+            {key: value if isinstance(value, Temperature) else rows(value, start, stop) for key, value in self.store.items()}
+        )
+
+    def _tell(self, key: EvidenceKey, done: int, reused: int) -> None:
+        label = self.classifier.identity.label
+        self._listen(Progress(model=label, stage=str(key), done=done, total=len(self._indices), reused=reused))

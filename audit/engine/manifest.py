@@ -39,7 +39,8 @@ def manifest(command: str, settings: Settings, device: str) -> Manifest:
         settings={
             "threats": ", ".join(map(str, settings.threats)),
             "samples": str(settings.sample_size),
-            "block rows": str(settings.block_rows),
+            "block rows": str(settings.block_rows)
+            + (f" (halved: {settings.halved_from} did not fit)" if settings.halved_from else ""),
             "chunk rows": str(settings.chunk_rows),
             **{f"profile {field.name}": str(getattr(profile, field.name)) for field in fields(profile)},
         },

@@ -20,10 +20,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Gathered:
-    """What one model's stages gave: evidence, and for each stage that broke the reason in words."""
+    """What one model's stages gave: evidence, for each stage that broke the reason in words, and the seconds each took."""
 
     store: EvidenceStore
     failed: Mapping[EvidenceKey, str]
+    seconds: Mapping[EvidenceKey, float]
 
 
 def measure(plan: Plan, gathered: Gathered) -> tuple[MetricRecord, ...]:

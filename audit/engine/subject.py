@@ -9,10 +9,12 @@ import torch
 
 from audit import statistics
 from audit.data import Dataset
-from audit.engine.local import Listener, gather
+from audit.engine.journal import Journal
+from audit.engine.labels import label_hint
+from audit.engine.local import Gatherer, Listener
 from audit.engine.summary import predictions_of
 from audit.errors import DataError, ModelError
-from audit.evidence import Evidence, EvidenceKey, EvidenceStore, Ints
+from audit.evidence import Evidence, EvidenceKey, Ints, Predictions
 from audit.metrics import CATALOG
 from audit.metrics.honesty import MOST_REPEAT_DIFFERENCE, RunFacts
 from audit.models import Classifier, resolve_outputs
@@ -26,13 +28,14 @@ REPEATS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """A model ready to be attacked: its plan, what the run knows about it, and its clean predictions in `store`."""
+    """A model ready to be attacked: its plan, what the run knows about it, and a gatherer that holds its clean predictions."""
 
     classifier: Classifier
     is_reference: bool
     plan: Plan
     facts: RunFacts
-    store: EvidenceStore
+    gatherer: Gatherer
+    cautions: tuple[str, ...]
 
 
 def open_subject(
@@ -40,6 +43,7 @@ def open_subject(
     dataset: Dataset,
     indices: Ints,
     settings: Settings,
+    journal: Journal,
     listen: Listener,
     *,
     is_reference: bool,
@@ -55,10 +59,13 @@ def open_subject(
     classifier = resolve_outputs(classifier, first)
     _check_labels(classifier, dataset, indices)
     repeat_difference = _repeat_difference(classifier, first)
-    store = EvidenceStore()
-    store = store.with_item(PREDICTIONS, gather(classifier, dataset, indices, PREDICTIONS, store, settings, listen))
+    gatherer = Gatherer(classifier, dataset, indices, settings, journal, listen)
+    gatherer.gather(PREDICTIONS, ())
+    predictions = predictions_of(gatherer.store)
+    hint = label_hint(predictions.labels, predictions.predicted, classifier.classes)
     if not allow_chance:
-        _check_chance(classifier, store)
+        _check_chance(classifier, predictions, hint)
+    cautions = () if hint is None else (f"{hint[:1].upper()}{hint[1:]}.",)
     facts = RunFacts(
         threats=settings.threats,
         repeat_difference=repeat_difference,
@@ -70,7 +77,9 @@ def open_subject(
     planned = plan(CATALOG, classifier.lacks, settings, classifier.classes, int(np.prod(dataset.image_shape)))
     if repeat_difference > MOST_REPEAT_DIFFERENCE:
         planned = _without_per_example_arms(planned, repeat_difference)
-    return Subject(classifier=classifier, is_reference=is_reference, plan=planned, facts=facts, store=store)
+    return Subject(
+        classifier=classifier, is_reference=is_reference, plan=planned, facts=facts, gatherer=gatherer, cautions=cautions
+    )
 
 
 def _without_per_example_arms(planned: Plan, difference: float) -> Plan:
@@ -101,8 +110,7 @@ def _check_labels(classifier: Classifier, dataset: Dataset, indices: Ints) -> No
         )
 
 
-def _check_chance(classifier: Classifier, store: EvidenceStore) -> None:
-    predictions = predictions_of(store)
+def _check_chance(classifier: Classifier, predictions: Predictions, hint: str | None) -> None:
     right, total = int(predictions.correct.sum()), len(predictions.labels)
     counts = np.bincount(predictions.labels)
     chance = float(counts.max()) / total
@@ -115,8 +123,9 @@ def _check_chance(classifier: Classifier, store: EvidenceStore) -> None:
             f"all {total} sampled examples have one label, so nothing tells {name} from a constant answer; "
             "give data with several classes, or pass --allow-chance"
         )
+    check = hint or "check value range, normalisation, layout, class order and label offsets (--input-spec)"
     raise ModelError(
         f"{name} is right on {right} of {total} clean images (95 % interval {interval.low:.1%} to {interval.high:.1%}), not to be "
-        f"told from always answering the largest class ({chance:.1%}); check value range, normalisation, layout, class order and "
-        "label offsets (--input-spec), give more examples if there are few, or pass --allow-chance to audit it all the same"
+        f"told from always answering the largest class ({chance:.1%}); {check}, give more examples if there are few, or pass "
+        "--allow-chance to audit it all the same"
     )

@@ -18,7 +18,10 @@ from audit.evidence import (
     Evidence,
     EvidenceKey,
     EvidenceStore,
+    FisherEstimate,
+    FisherSpectrum,
     Predictions,
+    ReferenceAttack,
     ShownFailure,
     WorstCase,
 )
@@ -42,12 +45,10 @@ def class_name(names: tuple[str, ...], index: int) -> str:
 
 
 def strongest_arm(store: EvidenceStore, threat: Threat) -> tuple[str, WorstCase] | None:
-    """The white-box arm where there is one, else the black-box arm, else None."""
-    for kind, arm in ARMS.items():
-        key = EvidenceKey(kind=kind, threat=threat)
-        if key in store:
-            return arm, store.get_as(WorstCase, key)
-    return None
+    """The arm that left the fewest standing, the white-box one among equals; None without any."""
+    keys = {arm: EvidenceKey(kind=kind, threat=threat) for kind, arm in ARMS.items()}
+    found = [(arm, store.get_as(WorstCase, key)) for arm, key in keys.items() if key in store]
+    return min(found, key=lambda pair: int(pair[1].robust.sum()), default=None)
 
 
 def curves(store: EvidenceStore, threats: tuple[Threat, ...]) -> tuple[Curve, ...]:
@@ -80,7 +81,8 @@ def cascades(store: EvidenceStore, threats: tuple[Threat, ...]) -> tuple[Cascade
             natural = int(np.sum(evidence.broken_by == NATURAL_ERROR))
             standing = len(evidence.state) - natural
             stages = []
-            for index, attack in enumerate(evidence.attacks):
+            # At epsilon 0 there is nothing to attack, and no attack ran.
+            for index, attack in enumerate(evidence.attacks if threat.epsilon > 0 else ()):
                 broken = int(np.sum(evidence.broken_by == index))
                 stages.append(AttackStage(attack=attack, images_in=standing, broken=broken))
                 standing -= broken
@@ -181,3 +183,20 @@ def failures_total(store: EvidenceStore, threats: tuple[Threat, ...]) -> int:
     """How many examples the strongest arms broke in all, shown or not."""
     strongest = (strongest_arm(store, threat) for threat in threats)
     return sum(int(np.sum(found[1].broken_by >= 0)) for found in strongest if found is not None)
+
+
+def passes_of(store: EvidenceStore) -> tuple[int, int]:
+    """Forward and backward passes behind the evidence, in images; the same whether it was measured now or found in a journal."""
+    forward = backward = 0
+    for value in store.values():
+        if isinstance(value, ReferenceAttack | WorstCase | AccuracyEpsilon):
+            forward += int(value.forward_passes.sum())
+            backward += int(value.backward_passes.sum())
+        elif isinstance(value, Predictions):
+            forward += len(value.labels)
+        elif isinstance(value, FisherSpectrum):
+            forward += len(value.logits)
+            backward += value.logits.size
+        elif isinstance(value, FisherEstimate):
+            forward += int(value.queries.sum())
+    return forward, backward

@@ -76,6 +76,12 @@ def _spread(values: np.ndarray, positions: Ints, rows: int) -> pa.Array:
     return pa.array(whole, mask=missing)
 
 
+def _without_fit(store: EvidenceStore) -> bool:
+    """Whether the temperature's fit ran into its bound, where nothing at that temperature counts as measured."""
+    fit = EvidenceKey(kind=Evidence.TEMPERATURE)
+    return fit in store and store.get_as(Temperature, fit).at_limit
+
+
 def _fisher(store: EvidenceStore, rows: int) -> dict[str, pa.Array]:
     found: dict[str, pa.Array] = {}
     exact, fit, queried = (
@@ -85,7 +91,7 @@ def _fisher(store: EvidenceStore, rows: int) -> dict[str, pa.Array]:
         evidence = store.get_as(FisherSpectrum, exact)
         raw, _, _ = spectrum(evidence.gram, evidence.logits, 1.0)
         found["lambda_max_raw"] = _spread(raw, evidence.positions, rows)
-        if fit in store:
+        if fit in store and not _without_fit(store):
             fitted, trace, _ = spectrum(evidence.gram, evidence.logits, store.get_as(Temperature, fit).value)
             found["lambda_max_T"] = _spread(fitted, evidence.positions, rows)
             found["trace_T"] = _spread(trace, evidence.positions, rows)
@@ -96,8 +102,9 @@ def _fisher(store: EvidenceStore, rows: int) -> dict[str, pa.Array]:
         status = np.array([None] * rows, dtype=object)
         status[estimate.positions] = estimate.status
         found["lambda_estimate_status"] = pa.array(status.tolist(), type=pa.string())
+        fitted_values = np.full_like(estimate.lambda_max, np.nan) if _without_fit(store) else estimate.lambda_max
         for name, values in (
-            ("lambda_estimate_T", estimate.lambda_max),
+            ("lambda_estimate_T", fitted_values),
             ("lambda_estimate_raw", estimate.lambda_max_raw),
             ("lambda_estimate_relative_error", estimate.standard_error),
         ):

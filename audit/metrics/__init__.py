@@ -5,7 +5,7 @@ Adding a metric touches its family's file, this tuple and a test.
 
 from __future__ import annotations
 
-from audit.metrics import accuracy, adversarial, fisher
+from audit.metrics import accuracy, adversarial, fisher, margin
 from audit.metrics.spec import Metric
 
 CATALOG: tuple[Metric, ...] = (
@@ -29,7 +29,7 @@ CATALOG: tuple[Metric, ...] = (
     fisher.fisher_trace_estimate,
     fisher.fitted_temperature,
     fisher.saturated_share,
-    fisher.linearised_margin_radius,
-    fisher.linearised_margin_share,
+    margin.linearised_margin_radius,
+    margin.linearised_margin_share,
     fisher.kl_radius,
 )

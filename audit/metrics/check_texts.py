@@ -100,7 +100,7 @@ CHECK_TEXTS = (
     CheckText(
         number=12,
         title="Attacked images stay inside the ball",
-        raised_if="an attacked image left the ball or [0, 1] by more than rounding, also after rounding to 8 bits",
+        raised_if="an attack proposed an image outside the ball or [0, 1] by more than one millionth",
         means="an attack proposed an image that the threat does not allow; the harness clipped it and predicted again",
         do="report it: the numbers hold, the attack has a fault",
     ),
@@ -121,7 +121,7 @@ CHECK_TEXTS = (
     CheckText(
         number=15,
         title="The softmax is not saturated",
-        raised_if="more than 10 % of the answers have a probability above 0.999, or the fitted temperature is outside 0.5 to 2",
+        raised_if="more than 10 % of the answers have a probability above 0.999, or no temperature from 0.5 to 2 fits",
         means="confidences and raw sensitivities mislead; the linearised margin score is void",
         do="read the Fisher values at the fitted temperature, and calibrate the model before anyone relies on its confidences",
     ),

@@ -1,4 +1,4 @@
-"""Sensitivity without an attack: the input Fisher information and the linearised margin.
+"""Sensitivity without an attack: the input Fisher information.
 
 F(x) = J^T S J with J the Jacobian of the logits and S = diag(p) - p p^T; KL(p(x) || p(x + e)) = 1/2 e^T F e + o(|e|^2). The
 headline is read at the temperature fitted to the clean data: a saturated softmax drives the raw F to 0 without any robustness.
@@ -6,14 +6,17 @@ headline is read at the temperature fitted to the clean data: a saturated softma
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import scipy.stats
 
 from audit.errors import Undefined
 from audit.evidence import FisherEstimate, FisherSpectrum, Floats, Predictions, Temperature
 from audit.fisher.spectrum import spectrum
 from audit.metrics.estimates import average, largest, quantile, share
 from audit.metrics.spec import Estimate, metric
-from audit.vocabulary import Better, Family, Norm, Threat, Unit
+from audit.vocabulary import Better, Family, Unit
 
 SOURCE = "Zhang et al. 2026 (arXiv 2606.04767); Zhao et al. 2018 (arXiv 1810.03806)"
 NOT_ROBUSTNESS = "a small value is not evidence of robustness"
@@ -36,6 +39,25 @@ def _statistic(values: Floats, variant: str, notes: tuple[str, ...]) -> Estimate
             return quantile(values, 0.5, notes)
 
 
+def _exact(values: Floats, variant: str, notes: tuple[str, ...]) -> Estimate:
+    """A statistic of exact eigenvalues; one that is 0 says that the outputs cannot be seen to move, and is no small value."""
+    still = int((values == 0).sum())
+    estimate = _statistic(
+        values, variant, (*((f"{still} examples at 0: their outputs do not move at all",) if still else ()), *notes)
+    )
+    if estimate.value == 0:
+        raise Undefined(f"the outputs do not move at all around {still} of {len(values)} examples: saturated, or without gradients")
+    return estimate
+
+
+def _fitted(temperature: Temperature) -> float:
+    if temperature.at_limit:
+        raise Undefined(
+            f"no temperature could be fitted: the likelihood has no minimum inside the search bounds (T = {temperature.value:.3g})"
+        )
+    return temperature.value
+
+
 @metric(
     symbol="λ",
     family=Family.FISHER,
@@ -48,17 +70,21 @@ def fisher_spectral_norm(fisher_spectrum: FisherSpectrum, temperature: Temperatu
     """Largest Fisher eigenvalue at the fitted temperature.
 
     lambda_max of F(x), exact from the Jacobian of all logits, at the temperature fitted by negative log-likelihood: how far the
-    predicted distribution can move per squared unit of input change. A small value is not evidence of robustness.
+    predicted distribution can move per squared unit of input change. Over a random part of the sample, whose size is n. A small
+    value is not evidence of robustness.
+    Undefined when: no temperature could be fitted (every answer right, for example), or the outputs do not move at all around half
+    of the examples.
 
     >>> from audit.metrics.fisher import fisher_spectral_norm
     >>> from types import SimpleNamespace
     >>> import numpy as np
     >>> two_classes = SimpleNamespace(gram=np.array([[[1.0, 0.0], [0.0, 0.0]]]), logits=np.zeros((1, 2)))
-    >>> round(fisher_spectral_norm(fisher_spectrum=two_classes, temperature=SimpleNamespace(value=1.0), variant="max").value, 3)
+    >>> fit = SimpleNamespace(value=1.0, at_limit=False)
+    >>> round(fisher_spectral_norm(fisher_spectrum=two_classes, temperature=fit, variant="max").value, 3)
     0.25
     """
-    values, _, _ = spectrum(fisher_spectrum.gram, fisher_spectrum.logits, temperature.value)
-    return _statistic(values, variant, (f"T = {temperature.value:.3g}", NOT_ROBUSTNESS))
+    values, _, _ = spectrum(fisher_spectrum.gram, fisher_spectrum.logits, _fitted(temperature))
+    return _exact(values, variant, (f"T = {temperature.value:.3g}", NOT_ROBUSTNESS))
 
 
 @metric(
@@ -72,8 +98,9 @@ def fisher_spectral_norm(fisher_spectrum: FisherSpectrum, temperature: Temperatu
 def fisher_spectral_norm_raw(fisher_spectrum: FisherSpectrum, variant: str) -> Estimate:
     """Largest Fisher eigenvalue of the raw outputs.
 
-    lambda_max of F(x) at T = 1; the mean is the quantity of the 2026 paper. Rescaling the logits moves it several hundredfold
+    lambda_max of F(x) at T = 1; the mean is the quantity of the 2026 paper. Rescaling the logits can move it several hundredfold
     without changing one decision, so it compares nothing across models.
+    Undefined when: the value is 0, because the outputs do not move at all.
 
     >>> from audit.metrics.fisher import fisher_spectral_norm_raw
     >>> from types import SimpleNamespace
@@ -83,30 +110,34 @@ def fisher_spectral_norm_raw(fisher_spectrum: FisherSpectrum, variant: str) -> E
     0.25
     """
     values, _, _ = spectrum(fisher_spectrum.gram, fisher_spectrum.logits, 1.0)
-    return _statistic(values, variant, (RAW,))
+    return _exact(values, variant, (RAW,))
 
 
 @metric(symbol="tr F", family=Family.FISHER, better=Better.LOWER, unit=Unit.PER_PIXEL_SQUARED, source=SOURCE)
 def fisher_trace(fisher_spectrum: FisherSpectrum, temperature: Temperature) -> Estimate:
     """Trace of the Fisher information at the fitted temperature, median.
 
-    The sum of all eigenvalues: sensitivity to a change of random direction, times the number of pixels.
+    The sum of all eigenvalues: the mean sensitivity over random directions, times the number of values in an image.
+    Undefined when: no temperature could be fitted, or the outputs do not move at all around half of the examples.
     """
-    _, trace, _ = spectrum(fisher_spectrum.gram, fisher_spectrum.logits, temperature.value)
-    return _statistic(trace, "median", (f"T = {temperature.value:.3g}", NOT_ROBUSTNESS))
+    _, trace, _ = spectrum(fisher_spectrum.gram, fisher_spectrum.logits, _fitted(temperature))
+    return _exact(trace, "median", (f"T = {temperature.value:.3g}", NOT_ROBUSTNESS))
 
 
 @metric(symbol="r", family=Family.FISHER, better=Better.NEITHER, unit=Unit.RANK, source=SOURCE)
 def fisher_effective_rank(fisher_spectrum: FisherSpectrum, temperature: Temperature) -> Estimate:
     """Effective rank of the Fisher information, median.
 
-    trace / lambda_max per example, between 1 and K - 1: along how many directions the outputs are comparably sensitive.
-    Undefined when: every eigenvalue is 0.
+    trace / lambda_max per example, between 1 and K - 1: along how many directions the outputs are comparably sensitive. Examples
+    whose outputs do not move at all have no rank and are left out; a note counts them.
+    Undefined when: no temperature could be fitted, or every eigenvalue is 0.
     """
-    largest_eigenvalue, _, rank = spectrum(fisher_spectrum.gram, fisher_spectrum.logits, temperature.value)
-    if not (largest_eigenvalue > 0).any():
+    values, _, rank = spectrum(fisher_spectrum.gram, fisher_spectrum.logits, _fitted(temperature))
+    moving = values > 0
+    if not moving.any():
         raise Undefined("the outputs do not move at all around any example")
-    return _statistic(rank[largest_eigenvalue > 0], "median", ())
+    still = len(values) - int(moving.sum())
+    return _statistic(rank[moving], "median", (f"{still} examples left out: their outputs do not move at all",) if still else ())
 
 
 @metric(
@@ -117,15 +148,16 @@ def fisher_effective_rank(fisher_spectrum: FisherSpectrum, temperature: Temperat
     source=SOURCE,
     variants=("median", "p95"),
 )
-def fisher_spectral_norm_estimate(fisher_estimate: FisherEstimate, variant: str) -> Estimate:
+def fisher_spectral_norm_estimate(fisher_estimate: FisherEstimate, temperature: Temperature, variant: str) -> Estimate:
     """Largest Fisher eigenvalue at the fitted temperature, from queries only.
 
-    Estimated per example from central differences of 2 sqrt(p) along m orthonormal directions: lambda_max of (d/m) sum D D^T,
-    corrected for its upward bias; exact when m = d. No gradients are used. The interval covers the sampling of examples and of
-    directions. A small value is not evidence of robustness.
-    Undefined when: more than half of the examples are saturated or not smooth.
+    Estimated per example from central differences of 2 sqrt(p) along m orthonormal directions: lambda_max of (d/m) sum D D^T, less
+    its leading upward bias; exact when m = d, up to the finite-difference step. No gradients are used. The interval is that of the
+    examples, widened by what is left of the bias and by the noise of the directions. A small value is not evidence of robustness.
+    Undefined when: no temperature could be fitted, or half of the examples or more are saturated or not smooth.
     """
-    return _estimated(fisher_estimate, fisher_estimate.lambda_max, variant, (NOT_ROBUSTNESS,))
+    _fitted(temperature)
+    return _eigenvalue(fisher_estimate, fisher_estimate.lambda_max, variant, (f"T = {temperature.value:.3g}", NOT_ROBUSTNESS))
 
 
 @metric(
@@ -140,17 +172,20 @@ def fisher_spectral_norm_estimate_raw(fisher_estimate: FisherEstimate, variant: 
     """Largest Fisher eigenvalue of the raw outputs, from queries only.
 
     As the estimate at the fitted temperature, at T = 1.
+    Undefined when: half of the examples or more are saturated or not smooth.
     """
-    return _estimated(fisher_estimate, fisher_estimate.lambda_max_raw, variant, (RAW,))
+    return _eigenvalue(fisher_estimate, fisher_estimate.lambda_max_raw, variant, (RAW,))
 
 
 @metric(symbol="tr F est.", family=Family.FISHER, better=Better.LOWER, unit=Unit.PER_PIXEL_SQUARED, source=SOURCE)
-def fisher_trace_estimate(fisher_estimate: FisherEstimate) -> Estimate:
+def fisher_trace_estimate(fisher_estimate: FisherEstimate, temperature: Temperature) -> Estimate:
     """Trace of the Fisher information at the fitted temperature, from queries only, median.
 
-    (d/m) sum |D_v|^2 over the same directions (Hutchinson 1989).
+    (d/m) sum |D_v|^2 over the same directions (Hutchinson 1989), unbiased.
+    Undefined when: no temperature could be fitted, or half of the examples or more are saturated or not smooth.
     """
-    return _estimated(fisher_estimate, fisher_estimate.trace, "median", (NOT_ROBUSTNESS,))
+    _fitted(temperature)
+    return _estimated(fisher_estimate, fisher_estimate.trace, "median", (f"T = {temperature.value:.3g}", NOT_ROBUSTNESS))
 
 
 def _estimated(evidence: FisherEstimate, values: Floats, variant: str, notes: tuple[str, ...]) -> Estimate:
@@ -169,6 +204,28 @@ def _estimated(evidence: FisherEstimate, values: Floats, variant: str, notes: tu
         *((f"{left_out} examples left out: saturated or not smooth",) if left_out else ()),
     )
     return _statistic(values[measured], variant, (*details, *notes))
+
+
+def _eigenvalue(evidence: FisherEstimate, values: Floats, variant: str, notes: tuple[str, ...]) -> Estimate:
+    """A statistic of estimated eigenvalues, its interval widened by what the noise of the directions does to it.
+
+    With relative standard error SE per example, a quantile of lambda (1 + SE e) is at most z SE too large, z the normal quantile,
+    if all examples are alike, and less if they differ. The bias left after Lawley's correction is below another SE; the other way,
+    the median of a chi-squared sum lies below its mean by less than SE^2 / 2. The step error widens both ends.
+    """
+    estimate = _estimated(evidence, values, variant, notes)
+    if estimate.interval is None:
+        return estimate
+    measured = (evidence.status == "measured") & np.isfinite(values)
+    error, step = float(np.median(evidence.standard_error[measured])), float(np.median(evidence.step_error[measured]))
+    raised = scipy.stats.norm.ppf(0.95) if variant == "p95" else 0.0
+    interval = replace(
+        estimate.interval,
+        low=estimate.interval.low * float(np.exp(-(1 + raised) * error)) / (1 + step),
+        high=estimate.interval.high * float(np.exp(error**2 / 2)) * (1 + step),
+        method=f"{estimate.interval.method}, widened by the noise of the directions",
+    )
+    return replace(estimate, interval=interval)
 
 
 @metric(symbol="T", family=Family.FISHER, better=Better.NEITHER, unit=Unit.TEMPERATURE, source="Guo et al. 2017 (arXiv 1706.04599)")
@@ -205,61 +262,15 @@ def saturated_share(predictions: Predictions) -> Estimate:
     return share(1 / np.exp(shifted).sum(axis=1) > SATURATED_ABOVE)
 
 
-@metric(
-    symbol="ρ",
-    family=Family.FISHER,
-    better=Better.HIGHER,
-    unit=Unit.PIXELS,
-    source="Hein & Andriushchenko 2017 (arXiv 1705.08475), first order",
-    variants=("linf", "l2", "l1"),
-)
-def linearised_margin_radius(fisher_spectrum: FisherSpectrum, variant: str) -> Estimate:
-    """Linearised margin radius, median.
-
-    Per example the minimum over the other classes of (logit gap) / (dual norm of the gradient difference); 0 where misclassified.
-    First order: not a guarantee.
-    """
-    values = {"linf": fisher_spectrum.margin_linf, "l2": fisher_spectrum.margin_l2, "l1": fisher_spectrum.margin_l1}[variant]
-    return _statistic(values, "median", ("first order, not a guarantee",))
-
-
-@metric(
-    symbol="LM",
-    family=Family.FISHER,
-    better=Better.HIGHER,
-    unit=Unit.SHARE,
-    source="Hein & Andriushchenko 2017 (arXiv 1705.08475), first order",
-)
-def linearised_margin_share(fisher_spectrum: FisherSpectrum, threat: Threat) -> Estimate:
-    """Images with a linearised margin above epsilon.
-
-    The share of all examples that are correct with a linearised margin radius larger than the threat's epsilon. First order: not
-    a guarantee, and void where gradients vanish or the softmax saturates.
-
-    >>> from audit.metrics.fisher import linearised_margin_share
-    >>> from audit.vocabulary import Threat
-    >>> from types import SimpleNamespace
-    >>> import numpy as np
-    >>> margins = SimpleNamespace(margin_l2=np.array([0.0, 0.4, 0.6, 0.7]))
-    >>> linearised_margin_share(fisher_spectrum=margins, threat=Threat.parse("l2:0.5")).value
-    0.5
-    """
-    columns = {Norm.LINF: "margin_linf", Norm.L2: "margin_l2", Norm.L1: "margin_l1"}
-    values: Floats = getattr(fisher_spectrum, columns[threat.norm])
-    if len(values) == 0:
-        raise Undefined("no example entered the Fisher evidence")
-    return share(values > threat.epsilon, ("first order, not a guarantee",))
-
-
 @metric(symbol="r KL", family=Family.FISHER, better=Better.HIGHER, unit=Unit.PIXELS, source=SOURCE)
 def kl_radius(fisher_spectrum: FisherSpectrum, temperature: Temperature) -> Estimate:
     """Kullback-Leibler radius in L2, median.
 
     sqrt(2 tau / lambda_max) with tau = 0.1 nats at the fitted temperature: the L2 change at which the output distribution has
     moved by tau, to second order. Not a guarantee.
-    Undefined when: an eigenvalue is 0.
+    Undefined when: no temperature could be fitted, or an eigenvalue is 0.
     """
-    values, _, _ = spectrum(fisher_spectrum.gram, fisher_spectrum.logits, temperature.value)
+    values, _, _ = spectrum(fisher_spectrum.gram, fisher_spectrum.logits, _fitted(temperature))
     if (values <= 0).any():
         raise Undefined(f"the outputs do not move at all around {int((values <= 0).sum())} examples")
     return _statistic(np.sqrt(2 * KL_RADIUS_TAU / values), "median", ("second order, not a guarantee",))

@@ -12,6 +12,7 @@ from audit.errors import Undefined
 from audit.evidence import (
     SURVIVED,
     UNKNOWN,
+    Bools,
     Evidence,
     EvidenceKey,
     EvidenceStore,
@@ -28,11 +29,11 @@ from audit.metrics.adversarial import (
 )
 from audit.metrics.check_texts import CHECK_TEXTS, CheckText
 from audit.metrics.fisher import saturated_share
+from audit.metrics.margin import MOST_ZERO_GRADIENTS
 from audit.result import CheckRecord
 from audit.vocabulary import Threat
 
 MOST_REPEAT_DIFFERENCE = 1e-4
-MOST_ZERO_GRADIENTS = 0.05
 MOST_SATURATED = 0.10
 TEMPERATURE_RANGE = (0.5, 2.0)
 MOST_UNKNOWN = 0.01
@@ -79,6 +80,13 @@ def _better_than_guessing(store: EvidenceStore, facts: RunFacts) -> Finding:
     )
 
 
+def beats_white_box(white_box: WorstCase, beaten: Bools) -> bool:
+    """Whether the `beaten` (n,) of the white-box survivors are too many for the white-box accuracy to be believed."""
+    standing = white_box.state == SURVIVED
+    count = int((standing & beaten).sum())
+    return count >= BEATEN_COUNT and count > BEATEN_SHARE * int(standing.sum())
+
+
 def _survivors_broken(store: EvidenceStore, facts: RunFacts, noise_only: bool) -> Finding:
     findings = []
     raised = False
@@ -86,12 +94,13 @@ def _survivors_broken(store: EvidenceStore, facts: RunFacts, noise_only: bool) -
         white, black = (EvidenceKey(kind=arm, threat=threat) for arm in ARMS)
         if white not in store or black not in store:
             continue
-        standing = store.get_as(WorstCase, white).state == SURVIVED
+        white_box = store.get_as(WorstCase, white)
+        standing = white_box.state == SURVIVED
         query_only = store.get_as(WorstCase, black)
         stages = [index for index, attack in enumerate(query_only.attacks) if not noise_only or attack.startswith(NOISE)]
         broken = np.isin(query_only.broken_by, stages)
         beaten = np.flatnonzero(standing & broken)
-        raised |= len(beaten) >= BEATEN_COUNT and len(beaten) > BEATEN_SHARE * int(standing.sum())
+        raised |= beats_white_box(white_box, broken)
         ids = store.get_as(Predictions, EvidenceKey(kind=Evidence.PREDICTIONS)).ids[beaten]
         named = f" ({', '.join(map(str, ids[:5]))}{', …' if len(ids) > 5 else ''})" if len(ids) else ""
         findings.append(f"{threat.label}: {len(beaten)} of {int(standing.sum())} white-box survivors broken{named}")
@@ -114,7 +123,8 @@ def _gradients_exist(store: EvidenceStore, facts: RunFacts) -> Finding:
 
 def _repeatable(store: EvidenceStore, facts: RunFacts) -> Finding:
     return Finding(
-        raised=facts.repeat_difference > MOST_REPEAT_DIFFERENCE,
+        # Written so that a difference that is no number raises it too.
+        raised=not facts.repeat_difference <= MOST_REPEAT_DIFFERENCE,
         found=f"five identical calls differ by at most {facts.repeat_difference:.2g} in probability",
     )
 
@@ -124,12 +134,12 @@ def _outputs_clear(store: EvidenceStore, facts: RunFacts) -> Finding:
 
 
 def _inside_the_ball(store: EvidenceStore, facts: RunFacts) -> Finding:
-    attacks = [value for value in store.values() if isinstance(value, WorstCase | ReferenceAttack)]
+    attacks = [value for value in store.values() if isinstance(value, WorstCase | ReferenceAttack) and value.threat.epsilon > 0]
     if not attacks:
         return not_run("no attack was run")
     outside = sum(int(evidence.outside.sum()) for evidence in attacks)
-    measured = sum(len(evidence.outside) for evidence in attacks)
-    return Finding(raised=outside > 0, found=f"{outside} of {measured} attacked images left the ball before clipping")
+    attacked = sum(int(evidence.clean_correct.sum()) for evidence in attacks)
+    return Finding(raised=outside > 0, found=f"{outside} of {attacked} attacked images left the ball before clipping")
 
 
 def _identities(store: EvidenceStore, facts: RunFacts) -> Finding:
@@ -146,7 +156,8 @@ def _identities(store: EvidenceStore, facts: RunFacts) -> Finding:
             tolerance = noise_tolerance_estimation(reference_attack=attack).value
         except Undefined:
             continue
-        raised |= tolerance > adversarial + 1e-9 or adversarial + true > 1 + 1e-9
+        # Written so that a value that is no number raises it too.
+        raised |= not (tolerance <= adversarial + 1e-9 and adversarial + true <= 1 + 1e-9)
         found.append(f"{threat.label}: NTE {tolerance:.3f} ≤ ACAC {adversarial:.3f}, ACAC + ACTC = {adversarial + true:.3f}")
     return Finding(raised=raised, found="; ".join(found)) if found else not_run("no reference attack succeeded")
 
@@ -158,12 +169,10 @@ def _not_saturated(store: EvidenceStore, facts: RunFacts) -> Finding:
     words = f"{saturated:.1%} of the answers are above 0.999"
     if key not in store:
         return Finding(raised=saturated > MOST_SATURATED, found=words)
-    temperature = store.get_as(Temperature, key).value
+    fit = store.get_as(Temperature, key)
     low, high = TEMPERATURE_RANGE
-    return Finding(
-        raised=saturated > MOST_SATURATED or not low <= temperature <= high,
-        found=f"{words}; the fitted temperature is {temperature:.2f}",
-    )
+    fitted = f"no temperature fits (the search ended at its bound, {fit.value:g})" if fit.at_limit else f"T = {fit.value:.2f} fits"
+    return Finding(raised=saturated > MOST_SATURATED or fit.at_limit or not low <= fit.value <= high, found=f"{words}; {fitted}")
 
 
 def _asked_device(store: EvidenceStore, facts: RunFacts) -> Finding:
@@ -182,6 +191,7 @@ def _all_attacked(store: EvidenceStore, facts: RunFacts) -> Finding:
 
 
 _PROBE = "its probe (independent attacks, budgets and restarts on a sample of their own) is not part of this version"
+_SELF_TEST = "the bundled linear model is not part of this version"
 _CHECKS: dict[int, Check] = {
     1: _better_than_guessing,
     7: lambda store, facts: _survivors_broken(store, facts, noise_only=False),
@@ -190,6 +200,7 @@ _CHECKS: dict[int, Check] = {
     10: _repeatable,
     11: _outputs_clear,
     12: _inside_the_ball,
+    13: lambda store, facts: not_run(_SELF_TEST),
     14: _identities,
     15: _not_saturated,
     16: _asked_device,

@@ -9,6 +9,7 @@ from audit.evidence import Evidence, EvidenceKey, EvidenceStore, WorstCase
 from audit.metrics.spec import key_of
 from audit.result import (
     CheckRecord,
+    Failed,
     Interval,
     Measured,
     MetricRecord,
@@ -22,6 +23,11 @@ from audit.vocabulary import Threat
 
 NOT_IN_THIS_VERSION = "corruptions and perturbation sequences are not part of this version"
 VOIDING_CHECKS = (9, 15)
+# Per arm the metric's id, and the arm's name where a score stands for it.
+ARMS = {
+    Evidence.WORST_CASE_WHITE_BOX: ("adversarial_accuracy_white_box", "white-box"),
+    Evidence.WORST_CASE_BLACK_BOX: ("adversarial_accuracy_black_box", "query-only"),
+}
 
 
 def _scaled(outcome: Outcome) -> Outcome:
@@ -36,28 +42,35 @@ def _scaled(outcome: Outcome) -> Outcome:
     )
 
 
-def _adversarial(store: EvidenceStore, skipped: Mapping[EvidenceKey, str], threat: Threat) -> ScoreRecord:
-    arms = ((Evidence.WORST_CASE_WHITE_BOX, "white-box"), (Evidence.WORST_CASE_BLACK_BOX, "query-only"))
-    for kind, arm in arms:
-        key = EvidenceKey(kind=kind, threat=threat)
-        if key not in store:
-            continue
-        evidence = store.get_as(WorstCase, key)
-        right, standing = int(evidence.clean_correct.sum()), int(evidence.robust.sum())
-        outcome: Outcome = Undefined(because="no clean image is classified correctly")
-        if right:
-            outcome = _scaled(Measured(value=standing / right, samples=right, interval=statistics.proportion(standing, right)))
-        return ScoreRecord(
-            dimension="adversarial",
-            means=f"right answers that survive the worst {arm} attack, {threat.label}",
-            outcome=outcome,
-            threat=str(threat),
-        )
-    because = skipped.get(EvidenceKey(kind=Evidence.WORST_CASE_BLACK_BOX, threat=threat), "no attack was run")
+def _adversarial(
+    store: EvidenceStore, skipped: Mapping[EvidenceKey, str], metrics: Mapping[str, MetricRecord], threat: Threat
+) -> ScoreRecord:
+    """AAW / CA, or AAB / CA where there is no white-box arm or it is the lower of the two (check 7).
+
+    A white-box arm that FAILED leaves nothing measured: the query-only one would look like a stronger model.
+    """
+    found = [
+        (store.get_as(WorstCase, key), arm)
+        for kind, (_, arm) in ARMS.items()
+        if (key := EvidenceKey(kind=kind, threat=threat)) in store
+    ]
+    outcomes = [metrics[key_of(metric, None, threat)].outcome for metric, _ in ARMS.values()]
+    lost = (
+        outcomes[0] if isinstance(outcomes[0], Failed) else outcomes[1] if isinstance(outcomes[1], Failed) and not found else None
+    )
+    if lost is not None or not found:
+        because = skipped.get(EvidenceKey(kind=Evidence.WORST_CASE_BLACK_BOX, threat=threat), "no attack was run")
+        means, outcome = f"right answers that survive, {threat.label}", lost or NotApplicable(because=because)
+        return ScoreRecord(dimension="adversarial", means=means, outcome=outcome, threat=str(threat))
+    # min takes the first of equals, so that the white-box arm speaks unless the other broke more.
+    evidence, arm = min(found, key=lambda pair: int(pair[0].robust.sum()))
+    right, standing = int(evidence.clean_correct.sum()), int(evidence.robust.sum())
     return ScoreRecord(
         dimension="adversarial",
-        means=f"right answers that survive, {threat.label}",
-        outcome=NotApplicable(because=because),
+        means=f"right answers that survive the worst {arm} attack, {threat.label}",
+        outcome=_scaled(Measured(value=standing / right, samples=right, interval=statistics.proportion(standing, right)))
+        if right
+        else Undefined(because="no clean image is classified correctly"),
         threat=str(threat),
     )
 
@@ -70,7 +83,7 @@ def _local_margin(metrics: Mapping[str, MetricRecord], checks: tuple[CheckRecord
         outcome = Undefined(because=f"honesty {raised} is raised, which voids the linearised margin")
     return ScoreRecord(
         dimension="local margin",
-        means=f"images whose linearised margin exceeds {threat.label}",
+        means=f"images, of those with Fisher evidence, whose linearised margin exceeds {threat.label}",
         outcome=_scaled(outcome),
         threat=str(threat),
     )
@@ -88,7 +101,7 @@ def scores(
         ScoreRecord(
             dimension="clean", means="right answers on unchanged images", outcome=_scaled(metrics["clean_accuracy"].outcome)
         ),
-        *(_adversarial(store, skipped, threat) for threat in threats),
+        *(_adversarial(store, skipped, metrics, threat) for threat in threats),
         *(_local_margin(metrics, checks, threat) for threat in threats),
         ScoreRecord(
             dimension="corruption", means="accuracy kept under corruptions", outcome=NotApplicable(because=NOT_IN_THIS_VERSION)

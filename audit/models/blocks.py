@@ -11,6 +11,10 @@ from dataclasses import dataclass
 
 import torch
 
+from audit.errors import OutOfMemory
+
+_NO_MEMORY = ("DefaultCPUAllocator: can't allocate memory", "Failed to allocate memory", "bad_alloc", "CUDA out of memory")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
@@ -42,7 +46,22 @@ def map_blocks(
         As many tensors as `run` returns, n rows each.
     """
     parts = [
-        tuple(result[: block.valid] for result in run(images[block.rows], block.rows))
+        tuple(result[: block.valid] for result in _fitting(run, images[block.rows], block.rows))
         for block in blocks(images.shape[0], block_rows, images.device)
     ]
     return tuple(torch.cat(columns) for columns in zip(*parts, strict=True))
+
+
+def _fitting(
+    run: Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, ...]], images: torch.Tensor, rows: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
+    """`run`, with the libraries' several ways of running out of memory as one error."""
+    try:
+        return run(images, rows)
+    except Exception as error:
+        # torch on the CPU and ONNX Runtime have no type of their own for it.
+        if isinstance(error, MemoryError | torch.OutOfMemoryError) or any(words in str(error) for words in _NO_MEMORY):
+            raise OutOfMemory(
+                f"a block of {len(images)} images does not fit into memory; use a machine or a device with more of it"
+            ) from error
+        raise

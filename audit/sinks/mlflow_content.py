@@ -3,7 +3,8 @@
 | run | holds |
 |---|---|
 | one parent per audit | params, data set, the output files, `audit.result_id`, `audit.verdict`, `audit.complete` (set last) |
-| one child per model | all measured values under their keys, bounds under `<key>.ci_low` and `<key>.ci_high`, `score/<dimension>` |
+| one child per model | all measured values under their keys, bounds under `<key>.ci_low` and `<key>.ci_high` |
+| | `score/<dimension>`, one per threat where it has one: `score/<dimension>/<threat>` |
 | | `metrics.json`: a table of all values, and of the reasons why others are missing |
 """
 
@@ -17,6 +18,7 @@ from datetime import datetime
 
 from audit.result import AuditResult, Failed, Measured, MetricRecord, ModelResult, OverallScore
 from audit.text import printable, redact
+from audit.vocabulary import Threat
 
 RESULT_ID = "audit.result_id"
 COMPLETE = "audit.complete"
@@ -171,7 +173,8 @@ def _metrics(model: ModelResult) -> dict[str, float]:
                 values[f"{record.key}.ci_high"] = record.outcome.interval.high
     for score in model.scores:
         if isinstance(score.outcome, Measured):
-            values[f"score/{score.dimension.replace(' ', '_')}"] = score.outcome.value
+            where = "" if score.threat is None else f"/{Threat.parse(score.threat).key}"
+            values[f"score/{score.dimension.replace(' ', '_')}{where}"] = score.outcome.value
     if model.overall.value is not None:
         # A chart cannot say "at most", so an undetermined overall score has another key.
         values["score/overall_at_most" if model.overall.undetermined else "score/overall"] = model.overall.value

@@ -19,14 +19,22 @@ from audit.errors import SinkError
 from audit.records.folder import read_folder
 from audit.result import FAILURES_FOLDER, RESULT_FILE, TABLE_FILE, AuditResult, ModelResult
 from audit.sinks import mlflow_content as content
-from audit.sinks.mlflow_server import FIRST_CONTACT, WHILE_LOGGING, cause, environment, open_hint, shown_address
+from audit.sinks.mlflow_server import (
+    DEFAULT_EXPERIMENT,
+    FIRST_CONTACT,
+    WHILE_LOGGING,
+    cause,
+    environment,
+    open_hint,
+    push_command,
+    shown_address,
+)
 from audit.text import printable, redact
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import DatasetInput, Run
 
-DEFAULT_EXPERIMENT = "audit"
 FILES = (RESULT_FILE, "report.html", "report.pdf", TABLE_FILE)
 # MLflow takes 1000 metrics in a call, but its SQL store stumbles when more than 100 that it already has come again (3.17).
 BATCH = 100
@@ -69,10 +77,9 @@ def log(folder: Path, *, tracking_uri: str | None, registry_uri: str | None = No
         with environment(WHILE_LOGGING):
             return _log(client, folder, result, uri, experiment or DEFAULT_EXPERIMENT)
     except Exception as error:  # stores and artifact clients raise whatever their own libraries raise
-        quoted = shlex.quote(str(folder))
         raise SinkError(
-            f"MLflow at {uri} did not take the whole result: {cause(error)}; "
-            f"the result is on disk in {quoted}, and `audit push {quoted}` finishes it"
+            f"MLflow at {uri} did not take the whole result: {cause(error)}; the result is on disk in "
+            f"{shlex.quote(str(folder))}, and `{push_command(folder, tracking_uri, experiment)}` finishes it"
         ) from error
 
 

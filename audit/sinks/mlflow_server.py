@@ -7,11 +7,15 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from audit.errors import SinkError
 from audit.text import printable, redact
 
+DEFAULT_EXPERIMENT = "audit"
+# What the command line logs to when nothing else is said.
+DEFAULT_STORE = "sqlite:///mlflow.db"
 # The first prints the server's address with its user information; the second draws over the audit's own progress.
 _QUIET = {"MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true", "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false"}
 # MLflow's own defaults wait four minutes for a server that is gone.
@@ -51,6 +55,16 @@ def open_hint(uri: str, experiment_id: str, run_id: str) -> str:
         # Without the workflow a new browser opens the run in the view for language models.
         return f"{uri.rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}?workflowType=machine_learning"
     return f"mlflow ui --backend-store-uri {shlex.quote(uri)}"
+
+
+def push_command(folder: Path, tracking_uri: str | None, experiment: str | None) -> str:
+    """The command that finishes a log in the same place; a store that `audit push` finds by itself is left out."""
+    words = ["audit", "push", str(folder)]
+    if tracking_uri not in {None, os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_STORE}:
+        words += ["--tracking-uri", shown_address(tracking_uri or "")]
+    if experiment not in {None, DEFAULT_EXPERIMENT}:
+        words += ["--experiment", experiment or ""]
+    return printable(shlex.join(words), 4096)
 
 
 def cause(error: BaseException) -> str:

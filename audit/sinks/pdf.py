@@ -79,10 +79,11 @@ def write(html: str, target: Path, *, attachments: Sequence[AttachedFile], creat
         partial.replace(target)
     except (Exception, FatalURLFetchingError) as error:
         # WeasyPrint derives a refused fetch from BaseException.
-        partial.unlink(missing_ok=True)
         raise SinkError(
             f"the PDF was not made, because WeasyPrint failed ({type(error).__name__}: {error}); the HTML is complete"
         ) from error
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _describe(pdf: Any, attachments: Sequence[AttachedFile]) -> None:

@@ -221,3 +221,29 @@ def test_metrics_lists_and_defines():
     wrong = audit("metrics", "clean_acuracy")
     assert wrong.exit_code == 2
     assert "did you mean clean_accuracy?" in wrong.output
+
+
+def test_the_profiles_offered_are_the_profiles_there_are():
+    from audit.cli.run import command
+    from audit.profiles import PROFILES
+
+    option = next(parameter for parameter in command.params if parameter.name == "profile")
+    assert list(option.type.choices) == [profile.name for profile in PROFILES]
+
+
+def test_resume_needs_a_folder_and_a_budget_a_duration(digits_store):
+    for more, words in ((("--resume",), "--out"), (("--time-budget", "soon", "--out", "o"), "15m")):
+        done = audit("run", digits_store.onnx_standard, "--data", "digits:test", *more)
+        assert done.exit_code == 2
+        assert words in done.output
+
+
+def test_plan_says_what_would_be_reused(digits_store, tmp_path):
+    assert run_small(digits_store.onnx_standard, tmp_path / "out").exit_code == 0
+    arguments = ("plan", digits_store.onnx_standard, "--data", "digits:test", "--samples", "40", "--threat", THREAT)
+    done = audit(*arguments, "--reuse", tmp_path / "out", "--json")
+    stages = json.loads(done.stdout)[0]["stages"]
+    assert all(stage["chunks_reused"] == stage["chunks"] == 1 for stage in stages)
+    done = audit(*arguments, "--reuse", tmp_path / "out", "--profile", "standard")
+    assert "worst_case_black_box/linf_0.15    " in done.output
+    assert "re-uses 0 of 1 chunks" in done.output

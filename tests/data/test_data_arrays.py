@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import struct
 import zipfile
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from audit import data
+from audit.data.pixels import MappedPixels
 from audit.errors import DataError
 
 
@@ -51,8 +53,9 @@ def test_bytes_of_grey_images(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_channels_first_and_last_mean_the_same(tmp_path: Path, dtype: type) -> None:
     images = np.random.default_rng(0).random((4, 3, 5, 6)).astype(dtype)
+    (tmp_path / "last").mkdir()
     first = data.load(save(tmp_path, x=images, y=np.arange(4)))
-    last = data.load(save(tmp_path, x=images.transpose(0, 2, 3, 1), y=np.arange(4)[:, None]))
+    last = data.load(save(tmp_path / "last", x=images.transpose(0, 2, 3, 1), y=np.arange(4)[:, None]))
     assert first.image_shape == last.image_shape == (3, 5, 6)
     np.testing.assert_array_equal(first.images([3, 1]), images[[3, 1]].astype(np.float32))
     np.testing.assert_array_equal(last.images([3, 1]), first.images([3, 1]))
@@ -63,6 +66,28 @@ def test_fortran_order_and_compression(tmp_path: Path) -> None:
     images = np.random.default_rng(0).random((4, 5, 6))
     np.savez_compressed(tmp_path / "set.npz", x=np.asfortranarray(images), y=np.arange(4))
     np.testing.assert_array_equal(data.load(str(tmp_path / "set.npz")).images(range(4))[:, 0], images.astype(np.float32))
+
+
+def test_plain_arrays_are_mapped_and_packed_ones_are_the_same(tmp_path: Path) -> None:
+    for name, images in (
+        ("bytes", np.arange(96, dtype=np.uint8).reshape(2, 4, 4, 3)),
+        ("floats", np.linspace(0, 1, 32).reshape(2, 4, 4)),
+    ):
+        np.savez(tmp_path / f"{name}.npz", labels=[0, 1], images=images)
+        np.savez_compressed(tmp_path / f"{name}-packed.npz", images=images, labels=[0, 1])
+        plain, packed = data.load(str(tmp_path / f"{name}.npz")), data.load(str(tmp_path / f"{name}-packed.npz"))
+        assert isinstance(plain.pixels, MappedPixels)
+        assert isinstance(packed.pixels, np.ndarray)
+        np.testing.assert_array_equal(plain.images([1, 0]), packed.images([1, 0]))
+
+
+def test_a_change_under_our_feet_is_noticed(tmp_path: Path) -> None:
+    ref = save(tmp_path, x=GOOD, y=[0, 1])
+    dataset = data.load(ref)
+    save(tmp_path, x=GOOD + 1, y=[0, 1])
+    os.utime(ref, ns=(1, 1))
+    with pytest.raises(DataError, match=r"set\.npz' was changed while it was in use"):
+        dataset.images([0])
 
 
 def test_parts_as_keras_stores_them(tmp_path: Path) -> None:
@@ -125,7 +150,7 @@ def test_a_huge_claim_allocates_nothing(tmp_path: Path) -> None:
 
 
 def test_a_bomb_is_refused_by_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("audit.data.arrays.MAX_UNPACKED_BYTES", 1 << 16)
+    monkeypatch.setattr("audit.data.npz.MAX_UNPACKED_BYTES", 1 << 16)
     path = tmp_path / "set.npz"
     np.savez_compressed(path, x=np.zeros((2, 200, 200), np.uint8), y=[0, 1])
     with pytest.raises(DataError, match=r"unpacks to"):

@@ -13,7 +13,8 @@ import pytest
 from PIL import Image
 
 from audit import data
-from audit.data.image_folder import MAX_PIXELS, read_image
+from audit.data.decode import MAX_PIXELS
+from audit.data.image_files import read_image
 from audit.errors import DataError
 from audit.text import printable
 
@@ -175,7 +176,7 @@ def test_sizes_must_agree(tmp_path: Path) -> None:
     write(tmp_path / "a" / "1.png", [[1, 2]])
     write(tmp_path / "a" / "2.png", [[1, 2]])
     write(tmp_path / "b" / "3.png", [[1], [2]])
-    with pytest.raises(DataError, match=r"b/3\.png' has shape \(1, 2, 1\).*\(1, 1, 2\).*resizing"):
+    with pytest.raises(DataError, match=r"b/3\.png' has shape \(1, 2, 1\).*\(1, 1, 2\).*--resize"):
         data.load(str(tmp_path))
 
 

@@ -137,13 +137,13 @@ def test_paths_that_are_wrong(tmp_path: Path) -> None:
         data.load(str(tmp_path / "imges"))
     with pytest.raises(DataError, match=r"did you mean '.*/images'"):
         data.load(str(tmp_path / "imges" / "deeper" / "x.npz"))
-    (tmp_path / "table.csv").write_text("a,b\n")
+    (tmp_path / "table.txt").write_text("a,b\n")
     with pytest.raises(DataError, match=r"no known data format; accepted are digits, .*\.npz"):
-        data.load(str(tmp_path / "table.csv"))
+        data.load(str(tmp_path / "table.txt"))
     with pytest.raises(DataError, match=r"has no parts"):
-        data.load(f"{tmp_path / 'table.csv'}#train")
+        data.load(f"{tmp_path / 'table.txt'}#train")
     with pytest.raises(DataError, match=r"no part of"):
-        data.load(f"{tmp_path / 'table.csv'}#validation")
+        data.load(f"{tmp_path / 'table.txt'}#evaluation")
     (tmp_path / "x.png").write_bytes(b"")
     with pytest.raises(DataError, match=r"single image"):
         data.load(str(tmp_path / "x.png"))

@@ -43,3 +43,9 @@ def test_limits_are_said():
 
 def test_loss_by_hand():
     assert negative_log_likelihood(np.array([[2.0, 0.0]]), np.array([1]), 2.0) == pytest.approx(math.log(1 + math.e))
+
+
+def test_the_fit_does_not_depend_on_the_order_of_the_examples():
+    logits, labels = sample(2.0, count=500)
+    order = np.random.default_rng(1).permutation(500)
+    assert fit_temperature(logits[order], labels[order]) == fit_temperature(logits, labels)

@@ -1,0 +1,87 @@
+"""Colour images through batch norm, groups and pooling: no bit depends on the chunk, or on the process that computed it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import fields, replace
+from multiprocessing import get_context
+
+import numpy as np
+import pytest
+import small_run
+import torch
+
+from audit.collect import COLLECTORS, FITS, why_not
+from audit.data import Chunk
+from audit.evidence import BROKEN, Evidence, EvidenceKey, EvidenceStore
+from audit.models.torch_module import wrap
+from audit.settings import Settings
+from audit.vocabulary import Threat
+
+ROWS = 70
+SETTINGS = Settings(profile=replace(small_run.SMALL, fisher_samples=40))
+
+
+def network() -> torch.nn.Module:
+    torch.set_num_threads(1)
+    with torch.random.fork_rng():
+        torch.manual_seed(4)
+        layers = torch.nn.Sequential(
+            torch.nn.Conv2d(3, 8, 3, padding=1, bias=False),
+            torch.nn.BatchNorm2d(8),
+            torch.nn.ReLU(),
+            torch.nn.Conv2d(8, 16, 3, stride=2, padding=1, groups=4),
+            torch.nn.BatchNorm2d(16),
+            torch.nn.GELU(),
+            torch.nn.MaxPool2d(4),
+            torch.nn.Flatten(),
+            torch.nn.Linear(256, 6),
+        )
+        layers.train()(torch.rand(32, 3, 32, 32))
+    return layers.eval()
+
+
+def colour_sample(network: torch.nn.Module) -> Chunk:
+    images = torch.rand(ROWS, 3, 32, 32, generator=torch.Generator().manual_seed(5))
+    with torch.no_grad():
+        labels = network(images).argmax(dim=1).numpy()
+    ids = np.array([f"colour {i}" for i in range(ROWS)])
+    return Chunk(positions=np.arange(ROWS), ids=ids, labels=labels, images=images.numpy())
+
+
+def collected(threat: str, size: int) -> EvidenceStore:
+    model = network()
+    run = small_run.Run(wrap(model, image_shape=(3, 32, 32), device="cpu"), SETTINGS, Threat.parse(threat))
+    sample, store = colour_sample(model), EvidenceStore()
+    cuts = [slice(start, min(start + size, ROWS)) for start in range(0, ROWS, size)]
+    for kind in (Evidence.PREDICTIONS, Evidence.TEMPERATURE, *(kind for kind in COLLECTORS if kind is not Evidence.PREDICTIONS)):
+        if why_not(kind, {}, run.threat) is not None:
+            continue
+        found = FITS[kind].fit(store) if kind in FITS else run.collect(kind, sample, cuts, _needed(run, kind, store))
+        store = store.with_item(run.key(kind), found)
+    return store
+
+
+def _needed(run: small_run.Run, kind: Evidence, store: EvidenceStore) -> EvidenceStore:
+    return EvidenceStore({run.key(need): store[run.key(need)] for need in COLLECTORS[kind].needs})
+
+
+def assert_same(first: EvidenceStore, second: EvidenceStore) -> None:
+    assert set(first) == set(second)
+    for key, evidence in first.items():
+        for field in fields(evidence):
+            a, b = getattr(evidence, field.name), getattr(second[key], field.name)
+            if field.name == "shown":
+                a, b = ([(shown.position, shown.adversarial.tobytes()) for shown in part] for part in (a, b))
+            np.testing.assert_array_equal(a, b, err_msg=f"{key}.{field.name}")
+
+
+@pytest.mark.parametrize("threat", ["linf:0.02", "l2:0.5"])
+def test_no_bit_depends_on_the_chunk_or_the_process(threat):
+    whole = collected(threat, 128)
+    worst = whole[EvidenceKey(kind=Evidence.WORST_CASE_WHITE_BOX, threat=Threat.parse(threat))]
+    assert 0 < int((worst.state == BROKEN).sum()) < ROWS, "the active set must shrink and not vanish"
+    for size in (32, 64):
+        assert_same(whole, collected(threat, size))
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        assert_same(whole, pool.submit(collected, threat, 32).result())

@@ -1,0 +1,111 @@
+"""Evidence written down instead of measured, for tests of what is computed from it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from audit.evidence import (
+    BROKEN,
+    NATURAL_ERROR,
+    NOT_BROKEN,
+    FisherEstimate,
+    FisherSpectrum,
+    Predictions,
+    ReferenceAttack,
+    Temperature,
+    WorstCase,
+)
+from audit.vocabulary import Threat
+
+LINF = Threat.parse("linf:8/255")
+
+
+def predictions(logits, labels) -> Predictions:
+    logits = np.asarray(logits, dtype=float)
+    return Predictions(
+        positions=np.arange(len(logits)),
+        ids=np.array([f"x{i}" for i in range(len(logits))]),
+        labels=np.asarray(labels),
+        logits=logits,
+    )
+
+
+def temperature(value: float = 1.0, *, at_limit: bool = False) -> Temperature:
+    return Temperature(value=value, loss_before=1.0, loss_after=0.9, at_limit=at_limit)
+
+
+def worst_case(state, broken_by=None, clean_correct=None, attacks=("FGSM",), threat=LINF, outside=None) -> WorstCase:
+    """`broken_by` defaults to the first attack, and to a natural error where the clean image is wrong."""
+    state = np.asarray(state)
+    n = len(state)
+    clean_correct = np.ones(n, dtype=bool) if clean_correct is None else np.asarray(clean_correct)
+    broken_by = np.where(state == BROKEN, 0, NOT_BROKEN) if broken_by is None else np.asarray(broken_by)
+    broken_by = np.where(clean_correct, broken_by, NATURAL_ERROR)
+    return WorstCase(
+        threat=threat,
+        attacks=attacks,
+        labels=np.zeros(n, dtype=int),
+        clean_correct=clean_correct,
+        state=np.where(clean_correct, state, BROKEN),
+        broken_by=broken_by,
+        adversarial_class=np.where(broken_by >= 0, 1, -1),
+        adversarial_confidence=np.zeros(n),
+        distance=np.zeros(n),
+        outside=np.zeros(n, dtype=bool) if outside is None else np.asarray(outside),
+        forward_passes=np.zeros(n, dtype=int),
+        backward_passes=np.zeros(n, dtype=int),
+        shown=(),
+    )
+
+
+def reference_attack(logits, labels, clean_correct=None, threat=LINF) -> ReferenceAttack:
+    n = len(labels)
+    columns = ("l0", "l2", "linf", "norm_l2", "norm_linf", "ssim", "psd", "psd_per_pixel")
+    return ReferenceAttack(
+        threat=threat,
+        attack="PGD-40 margin",
+        labels=np.asarray(labels),
+        clean_correct=np.ones(n, dtype=bool) if clean_correct is None else np.asarray(clean_correct),
+        adversarial_logits=np.asarray(logits, dtype=float),
+        outside=np.zeros(n, dtype=bool),
+        forward_passes=np.zeros(n, dtype=int),
+        backward_passes=np.zeros(n, dtype=int),
+        **{name: np.zeros(n) for name in columns},
+    )
+
+
+def spectrum(sizes, margins=None, zero=None) -> FisherSpectrum:
+    """Two classes at even odds, J J^T = diag(size, 0): lambda = size / 4 at T = 1. `margins` are used for every norm."""
+    sizes = np.asarray(sizes, dtype=float)
+    n = len(sizes)
+    gram = np.zeros((n, 2, 2))
+    gram[:, 0, 0] = sizes
+    margins = np.zeros(n) if margins is None else np.asarray(margins, dtype=float)
+    return FisherSpectrum(
+        positions=np.arange(n),
+        logits=np.zeros((n, 2)),
+        gram=gram,
+        margin_linf=margins,
+        margin_l2=margins,
+        margin_l1=margins,
+        zero_gradient=sizes == 0 if zero is None else np.asarray(zero),
+    )
+
+
+def estimate(values, *, standard_error: float = 0.0, step_error: float = 0.0, status=None) -> FisherEstimate:
+    values = np.asarray(values, dtype=float)
+    n = len(values)
+    return FisherEstimate(
+        positions=np.arange(n),
+        dimension=784,
+        directions=64,
+        lambda_max=values,
+        trace=values,
+        lambda_max_raw=values,
+        trace_raw=values,
+        standard_error=np.full(n, standard_error),
+        step=np.full(n, 1e-3),
+        step_error=np.full(n, step_error),
+        queries=np.full(n, 176),
+        status=np.full(n, "measured", dtype="<U10") if status is None else np.asarray(status, dtype="<U10"),
+    )

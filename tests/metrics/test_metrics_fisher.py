@@ -1,0 +1,124 @@
+"""What the Fisher values say of models that the numbers could flatter: saturated, masked, or without a temperature."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from evidence_by_hand import LINF, estimate, predictions, spectrum, temperature
+
+from audit.errors import Undefined
+from audit.fisher.sampling import relative_standard_error
+from audit.fisher.temperature import fit_temperature
+from audit.metrics import fisher, margin
+from audit.metrics.margin import MOST_ZERO_GRADIENTS
+
+AT_T = {
+    "lambda": lambda fit: fisher.fisher_spectral_norm(
+        fisher_spectrum=spectrum(np.arange(1, 21)), temperature=fit, variant="median"
+    ),
+    "trace": lambda fit: fisher.fisher_trace(fisher_spectrum=spectrum(np.arange(1, 21)), temperature=fit),
+    "rank": lambda fit: fisher.fisher_effective_rank(fisher_spectrum=spectrum(np.arange(1, 21)), temperature=fit),
+    "radius": lambda fit: fisher.kl_radius(fisher_spectrum=spectrum(np.arange(1, 21)), temperature=fit),
+    "lambda, queries": lambda fit: fisher.fisher_spectral_norm_estimate(
+        fisher_estimate=estimate(np.arange(1, 21)), temperature=fit, variant="median"
+    ),
+    "trace, queries": lambda fit: fisher.fisher_trace_estimate(fisher_estimate=estimate(np.arange(1, 21)), temperature=fit),
+}
+
+
+@pytest.mark.parametrize("name", AT_T)
+def test_nothing_is_measured_at_a_temperature_that_was_not_fitted(name):
+    assert AT_T[name](temperature(1.0)).value > 0
+    with pytest.raises(Undefined, match="no temperature could be fitted"):
+        AT_T[name](temperature(0.01, at_limit=True))
+
+
+def test_a_model_without_an_error_has_no_fitted_temperature():
+    # Without this rule its eigenvalues at T = 0.01 would be the smallest of all.
+    logits = np.random.default_rng(0).normal(size=(50, 4))
+    assert fit_temperature(logits, logits.argmax(axis=1)).at_limit
+
+
+@pytest.mark.parametrize("variant", ["median", "p95", "max"])
+def test_outputs_that_do_not_move_are_undefined_and_never_zero(variant):
+    with pytest.raises(Undefined, match="do not move at all around 30 of 30"):
+        fisher.fisher_spectral_norm(fisher_spectrum=spectrum(np.zeros(30)), temperature=temperature(), variant=variant)
+    for still in (
+        lambda: fisher.fisher_trace(fisher_spectrum=spectrum(np.zeros(30)), temperature=temperature()),
+        lambda: fisher.fisher_spectral_norm_raw(fisher_spectrum=spectrum(np.zeros(30)), variant="mean"),
+    ):
+        with pytest.raises(Undefined):
+            still()
+
+
+def test_a_few_outputs_that_do_not_move_are_counted():
+    sizes = np.r_[np.zeros(4), np.full(26, 8.0)]
+    found = fisher.fisher_spectral_norm(fisher_spectrum=spectrum(sizes), temperature=temperature(), variant="median")
+    assert found.value == pytest.approx(2.0) and found.samples == 30
+    assert any(note.startswith("4 examples at 0") for note in found.notes)
+    rank = fisher.fisher_effective_rank(fisher_spectrum=spectrum(sizes), temperature=temperature())
+    assert rank.value == pytest.approx(1.0) and rank.samples == 26 and "4 examples left out" in rank.notes[0]
+
+
+def test_margin_share_counts_every_example_and_no_vanished_gradient():
+    margins = np.r_[np.zeros(40), np.full(10, 0.02), np.full(50, 0.05)]
+    share = margin.linearised_margin_share(fisher_spectrum=spectrum(np.ones(100), margins), threat=LINF)
+    # 8/255 = 0.031; the 40 misclassified examples stay in the denominator.
+    assert share.value == 0.5 and share.samples == 100
+    vanished = np.arange(100) >= 95
+    share = margin.linearised_margin_share(fisher_spectrum=spectrum(np.ones(100), margins, vanished), threat=LINF)
+    assert share.value == 0.45 and share.samples == 100
+
+
+def test_margins_of_a_masked_model_are_undefined():
+    masked = spectrum(np.ones(100), np.ones(100), np.arange(100) < 100 * MOST_ZERO_GRADIENTS + 1)
+    with pytest.raises(Undefined, match="6 of 100 examples have all-zero gradients"):
+        margin.linearised_margin_share(fisher_spectrum=masked, threat=LINF)
+    with pytest.raises(Undefined, match="nothing to linearise"):
+        margin.linearised_margin_radius(fisher_spectrum=masked, variant="linf")
+
+
+def test_estimates_need_more_than_half_of_the_examples():
+    values = np.arange(1.0, 21)
+    states = np.array(["measured"] * 11 + ["saturated"] * 5 + ["not_smooth"] * 4)
+    found = fisher.fisher_spectral_norm_estimate(
+        fisher_estimate=estimate(values, status=states), temperature=temperature(), variant="median"
+    )
+    assert found.value == 6.0 and found.samples == 11 and any("9 examples left out" in note for note in found.notes)
+    states[10] = "saturated"
+    with pytest.raises(Undefined, match=r"only 10 of 20 .*6 saturated, 4 not smooth"):
+        fisher.fisher_spectral_norm_estimate(
+            fisher_estimate=estimate(values, status=states), temperature=temperature(), variant="median"
+        )
+
+
+def test_intervals_of_estimates_have_width_from_directions_and_step():
+    alike = np.full(40, 2.0)
+    exact = fisher.fisher_spectral_norm_estimate(fisher_estimate=estimate(alike), temperature=temperature(), variant="median")
+    assert (exact.interval.low, exact.interval.high) == (2.0, 2.0)
+    stepped = fisher.fisher_spectral_norm_estimate(
+        fisher_estimate=estimate(alike, step_error=0.1), temperature=temperature(), variant="median"
+    )
+    assert (stepped.interval.low, stepped.interval.high) == pytest.approx((2 / 1.1, 2.2))
+
+
+@pytest.mark.parametrize("variant", ["median", "p95"])
+def test_interval_of_a_quantile_covers_it_through_the_noise_of_the_directions(variant):
+    """Examples that are nearly alike are the hard case: there the noise alone moves a high quantile by 1.6 standard errors."""
+    generator = np.random.default_rng(0)
+    error, probability = relative_standard_error(784, 64), {"median": 0.5, "p95": 0.95}[variant]
+    for spread in (0.05, 1.0):
+        truth = np.exp(spread * generator.normal(size=20000))
+        covered = []
+        for _ in range(150):
+            # A sum of 64 squares has this relative error; 4 % is the bias that was measured on ten nearly equal eigenvalues.
+            noisy = generator.choice(truth, 100) * 1.04 * generator.chisquare(64, 100) / 64
+            interval = fisher.fisher_spectral_norm_estimate(
+                fisher_estimate=estimate(noisy, standard_error=error), temperature=temperature(), variant=variant
+            ).interval
+            covered.append(interval.low <= np.quantile(truth, probability) <= interval.high)
+        assert np.mean(covered) >= 0.93
+
+
+def test_saturated_share_reads_probabilities():
+    assert fisher.saturated_share(predictions=predictions(np.log([[0.9995, 0.0005], [0.99, 0.01]]), [0, 0])).value == 0.5
