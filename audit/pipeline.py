@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from audit import data, gate, models
-from audit.data import Dataset, sampling
+from audit import gate, models
+from audit.data import Dataset
 from audit.engine.budget import affordable
 from audit.engine.conclude import conclude
 from audit.engine.folder import WrittenFolder, drop_earlier, prepare_folder, put_back, set_aside, write_folder
@@ -23,6 +23,7 @@ from audit.engine.local import Listener
 from audit.engine.manifest import manifest
 from audit.engine.measure import Gathered
 from audit.engine.ranking import rankings
+from audit.engine.sample import DataRequest, Sample, describe, draw
 from audit.engine.subject import Subject, open_subject
 from audit.engine.summary import failures
 from audit.engine.table import write_failures
@@ -51,6 +52,10 @@ class AuditRequest:
     out: Path
     reference: str | None = None
     policy: Path | None = None
+    class_names: Path | None = None
+    resize: str | None = None
+    skip_unreadable: bool = False
+    train_data: str | None = None
     input_spec: str | None = None
     trust: bool = False
     allow_chance: bool = False
@@ -60,6 +65,18 @@ class AuditRequest:
     reuse: tuple[Path, ...] = ()
     time_budget: float | None = None
     command: str = "audit.run_audit(...)"
+
+    @property
+    def data_request(self) -> DataRequest:
+        """The part that says which data to read, and how."""
+        return DataRequest(
+            reference=self.data,
+            class_names=self.class_names,
+            resize=self.resize,
+            skip_unreadable=self.skip_unreadable,
+            train=self.train_data,
+            tracking_uri=self.tracking_uri,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +99,7 @@ def run_audit(request: AuditRequest, listen: Listener = _silent) -> AuditRun:
         InputError: an option, model or data set is not usable as given; nothing expensive has been done by then.
     """
     policy = gate.load_policy(request.policy)
-    dataset = data.load(request.data)
-    indices = sampling.sample(dataset, request.settings.sample_size, request.settings.seed)
+    sample = draw(request.data_request, request.settings)
     folder = prepare_folder(request.out, resume=request.resume)
     with open_journal(folder, request.reuse) as journal:
         set_aside(folder)
@@ -91,10 +107,10 @@ def run_audit(request: AuditRequest, listen: Listener = _silent) -> AuditRun:
             if not (request.resume or folder in request.reuse):
                 journal.clear()
             try:
-                run = _audit(request, dataset, indices, policy, folder, journal, listen)
+                run = _audit(request, sample, policy, folder, journal, listen)
             except OutOfMemory as error:
                 log.warning("%s; trying blocks of half the size", error)
-                run = _audit(with_half_blocks(request), dataset, indices, policy, folder, journal, listen)
+                run = _audit(with_half_blocks(request), sample, policy, folder, journal, listen)
         except BaseException:
             put_back(folder)
             raise
@@ -106,14 +122,13 @@ def run_audit(request: AuditRequest, listen: Listener = _silent) -> AuditRun:
 
 def _audit(
     request: AuditRequest,
-    dataset: Dataset,
-    indices: Ints,
+    sample: Sample,
     policy: gate.LoadedPolicy,
     folder: Path,
     journal: Journal,
     listen: Listener,
 ) -> AuditRun:
-    settings = request.settings
+    settings, dataset, indices = request.settings, sample.dataset, sample.indices
     classifiers = load_models(request, dataset)
     if request.time_budget is not None:
         journal.begin()
@@ -136,7 +151,7 @@ def _audit(
         results.append(conclude(subject, gathered, dataset, settings, shown, time.monotonic() - started))
         stores.append(gathered.store)
 
-    identity = sampling.identity(dataset, indices, settings.seed)
+    identity = describe(dataset, indices, sample.train, settings)
     result = AuditResult(
         id=_decided(journal, "id", uuid.uuid4().hex),
         created=_decided(journal, "created", datetime.now(UTC).isoformat(timespec="seconds")),

@@ -22,7 +22,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _AUDITED = (
     click.argument("models", metavar="MODEL...", nargs=-1, required=True),
-    click.option("--data", required=True, help="digits, a folder of class folders, an .npz file, or MNIST-style idx files."),
+    click.option(
+        "--data",
+        required=True,
+        help="digits; a folder of class folders; .npz, .npy, .parquet or .csv; MNIST-style idx files; runs:/RUN/PATH.",
+    ),
+    click.option(
+        "--class-names", type=click.Path(path_type=Path), metavar="FILE", help="Class names in order: one a line, or JSON."
+    ),
+    click.option("--resize", metavar="HxW[,METHOD]", help="Resize every image; without it all must have one size."),
+    click.option("--skip-unreadable", is_flag=True, help="Leave out images that cannot be read, and say which."),
     click.option("--reference", metavar="MODEL", help="A model to compare with, audited in the same way."),
     click.option(
         "--profile",

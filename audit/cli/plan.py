@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 def command(models: tuple[str, ...], data: str, as_json: bool, **options: Any) -> None:
     """Load the MODELs, predict the clean sample, and show what an audit would run, re-use and skip."""
-    from audit import data as datasets
-    from audit.data.sampling import sample
     from audit.engine.journal import open_journal
+    from audit.engine.sample import draw
     from audit.pipeline import AuditRequest, load_models, open_subjects
 
     settings = settings_of(
@@ -41,14 +40,17 @@ def command(models: tuple[str, ...], data: str, as_json: bool, **options: Any) -
         settings=settings,
         out=Path(),
         reference=options["reference"],
+        class_names=options["class_names"],
+        resize=options["resize"],
+        skip_unreadable=options["skip_unreadable"],
         input_spec=options["input_spec"],
         trust=options["trust"],
         allow_chance=options["allow_chance"],
         tracking_uri=tracking_uri,
         registry_uri=registry_uri_of(tracking_uri),
     )
-    dataset = datasets.load(data)
-    indices = sample(dataset, settings.sample_size, settings.seed)
+    sample = draw(request.data_request, settings)
+    dataset, indices = sample.dataset, sample.indices
     with TemporaryDirectory(prefix="audit-plan-") as folder, open_journal(Path(folder), options["reuse"]) as journal:
         subjects = open_subjects(request, load_models(request, dataset), dataset, indices, journal, lambda _: None)
         held = [{stage.key: subject.gatherer.held(stage.key, stage.needs) for stage in subject.plan.stages} for subject in subjects]

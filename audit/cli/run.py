@@ -18,6 +18,7 @@ from audit.errors import InputError
 @audited
 @click.option("--policy", type=click.Path(path_type=Path), help="A policy file; the exit code is then its verdict.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Result folder.  [default: audits/<time>]")
+@click.option("--train-data", metavar="DATA", help="The training data: audited images that occur in it are reported.")
 @click.option("--resume", is_flag=True, help="Go on with the unfinished audit in --out.")
 @click.option("--time-budget", metavar="TIME", help="Use only as many examples as fit, e.g. 15m; no attack is cut short.")
 @click.option("--experiment", help="MLflow experiment.  [default: audit]")
@@ -30,6 +31,7 @@ def command(
     data: str,
     policy: Path | None,
     out: Path | None,
+    train_data: str | None,
     resume: bool,
     time_budget: str | None,
     experiment: str | None,
@@ -67,6 +69,10 @@ def command(
         settings=settings,
         out=out or default_out(),
         reference=options["reference"],
+        class_names=options["class_names"],
+        resize=options["resize"],
+        skip_unreadable=options["skip_unreadable"],
+        train_data=train_data,
         policy=policy,
         input_spec=options["input_spec"],
         trust=options["trust"],

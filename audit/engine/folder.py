@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -59,6 +60,11 @@ def prepare_folder(out: Path, *, resume: bool) -> Path:
     return out
 
 
+def _reason(error: OSError) -> str:
+    # Arrow words its own errors, and leaves the number of the system's.
+    return os.strerror(error.errno) if error.errno else printable(str(error))
+
+
 def set_aside(out: Path) -> None:
     """Move an earlier result out of a locked folder, so that it never mixes two audits, until the new one is written."""
     earlier = out / JOURNAL_FOLDER / _EARLIER
@@ -105,7 +111,7 @@ def write_folder(result: AuditResult, stores: Sequence[EvidenceStore], out: Path
         write(result, out)
         return WrittenFolder(path=out, misplaced=None)
     except OSError as error:
-        because = f"{printable(str(out))} takes no more ({error.strerror})"
+        because = f"{printable(str(out))} takes no more ({_reason(error)})"
     try:
         other = Path(tempfile.mkdtemp(prefix="audit-"))
         write_table(stores, other)
@@ -113,5 +119,5 @@ def write_folder(result: AuditResult, stores: Sequence[EvidenceStore], out: Path
         if (out / FAILURES_FOLDER).is_dir():
             shutil.copytree(out / FAILURES_FOLDER, other / FAILURES_FOLDER)
     except OSError as error:
-        raise InputError(f"{because}, nor does the temporary folder ({error.strerror}); free some space and audit again") from error
+        raise InputError(f"{because}, nor does the temporary folder ({_reason(error)}); free some space and audit again") from error
     return WrittenFolder(path=other, misplaced=because)

@@ -96,7 +96,14 @@ class Journal:
 
     def remember(self, name: str, value: str) -> None:
         """Keep a decision of this audit, so that it is the same when the audit goes on."""
-        (self._folder / f"{name}{_DECISION}").write_text(value, encoding="utf-8")
+        path = self._folder / f"{name}{_DECISION}"
+        aside = path.with_suffix(_PARTIAL)
+        try:
+            aside.write_text(value, encoding="utf-8")
+            aside.replace(path)
+        except OSError as error:
+            aside.unlink(missing_ok=True)
+            log.warning("the journal takes no more (%s); an interrupted audit would decide this again", error.strerror)
 
     def recall(self, name: str) -> str | None:
         """A decision kept before the audit was stopped, or None."""

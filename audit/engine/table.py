@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,8 @@ from audit.evidence import (
 )
 from audit.fisher.spectrum import spectrum
 from audit.result import FAILURES_FOLDER, TABLE_FILE, FailureExample
+
+log = logging.getLogger(__name__)
 
 STATES = {BROKEN: "broken", SURVIVED: "survived"}
 
@@ -127,15 +130,25 @@ def _save(image: Images, path: Path) -> None:
 
 
 def write_failures(failures: Sequence[Failure], model: int, folder: Path) -> tuple[FailureExample, ...]:
-    """Write the images that were kept below `folder`; returns the records with their relative paths."""
+    """Write the images that were kept below `folder`; returns the records with their relative paths.
+
+    A disk that takes no more costs an example its images, not the audit its numbers.
+    """
     records = []
     for index, failure in enumerate(failures):
         if failure.images is None:
             records.append(failure.record)
             continue
-        (folder / FAILURES_FOLDER).mkdir(exist_ok=True)
         clean, adversarial = (f"{FAILURES_FOLDER}/{model}-{index:03d}-{face}.png" for face in ("clean", "adversarial"))
-        _save(failure.images.clean, folder / clean)
-        _save(failure.images.adversarial, folder / adversarial)
+        try:
+            (folder / FAILURES_FOLDER).mkdir(exist_ok=True)
+            _save(failure.images.clean, folder / clean)
+            _save(failure.images.adversarial, folder / adversarial)
+        except OSError as error:
+            log.warning("an example image cannot be written (%s)", error.strerror)
+            for name in (clean, adversarial):
+                (folder / name).unlink(missing_ok=True)
+            records.append(failure.record)
+            continue
         records.append(replace(failure.record, clean_image=clean, adversarial_image=adversarial))
     return tuple(records)

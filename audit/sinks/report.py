@@ -57,11 +57,12 @@ def render(folder: Path, *, pdf: bool = True, clause_map: Path | None = None) ->
     report = view(result, table, folder, clauses.read(clause_map or templates / "clauses.toml"))
     text = _page(report, templates)
     html, document = folder / HTML_FILE, folder / PDF_FILE
+    partial = html.with_suffix(".html.partial")
     try:
-        partial = html.with_suffix(".html.partial")
         partial.write_text(text, encoding="utf-8", newline="\n")
         partial.replace(html)
     except OSError as error:
+        partial.unlink(missing_ok=True)
         raise SinkError(
             f"the report cannot be written to {html} ({error.strerror}); free some space or name another folder"
         ) from error

@@ -247,3 +247,29 @@ def test_plan_says_what_would_be_reused(digits_store, tmp_path):
     done = audit(*arguments, "--reuse", tmp_path / "out", "--profile", "standard")
     assert "worst_case_black_box/linf_0.15    " in done.output
     assert "re-uses 0 of 1 chunks" in done.output
+
+
+def test_data_options_reach_the_data(digits_store, tmp_path):
+    from PIL import Image
+
+    from audit import data as datasets
+
+    digits = datasets.load("digits:test")
+    lines = ["path,label"]
+    for row in range(40):
+        pixels = np.rint(digits.images([row])[0, 0] * 255).astype(np.uint8)
+        Image.fromarray(pixels).resize((16, 16), Image.Resampling.NEAREST).save(tmp_path / f"{row}.png")
+        lines.append(f"{row}.png,{digits.labels[row]}")
+    Image.open(tmp_path / "0.png").save(tmp_path / "copy.png")
+    lines.append(f"copy.png,{digits.labels[0]}")
+    (tmp_path / "manifest.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "names.txt").write_text("\n".join(f"digit {name}" for name in range(10)) + "\n")
+    options = ("--resize", "8x8,box", "--class-names", tmp_path / "names.txt", "--train-data", tmp_path / "manifest.csv")
+    done = run_small(digits_store.onnx_standard, tmp_path / "out", *options, data=tmp_path / "manifest.csv", samples="41")
+    assert done.exit_code == 0, done.output
+    found = result_of(tmp_path / "out").data
+    assert found.image_shape == (1, 8, 8)
+    assert found.classes[3].name == "digit 3"
+    assert "box" in found.source
+    assert any("copies" in caution for caution in found.cautions)
+    assert any("training images" in caution for caution in found.cautions)

@@ -72,11 +72,14 @@ def assert_same(first: EvidenceStore, second: EvidenceStore) -> None:
         for field in fields(evidence):
             a, b = getattr(evidence, field.name), getattr(second[key], field.name)
             if field.name == "shown":
-                a, b = ([(shown.position, shown.adversarial.tobytes()) for shown in part] for part in (a, b))
+                # Every chunk keeps as many; the engine keeps the first of them all.
+                a, b = ({shown.position: shown.adversarial for shown in part[: SETTINGS.shown_failures]} for part in (a, b))
+                assert list(a) == list(b), key
+                a, b = (np.array(list(part.values())) for part in (a, b))
             np.testing.assert_array_equal(a, b, err_msg=f"{key}.{field.name}")
 
 
-@pytest.mark.parametrize("threat", ["linf:0.02", "l2:0.5"])
+@pytest.mark.parametrize("threat", ["linf:0.002", "l2:0.06"])
 def test_no_bit_depends_on_the_chunk_or_the_process(threat):
     whole = collected(threat, 128)
     worst = whole[EvidenceKey(kind=Evidence.WORST_CASE_WHITE_BOX, threat=Threat.parse(threat))]

@@ -1,0 +1,68 @@
+"""The data of an audit: loaded as asked, sampled, and checked for copies and for images that were trained on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from audit import data
+from audit.data import Dataset, Resize
+from audit.data.duplicates import contamination, duplicates
+from audit.data.sampling import identity, sample
+from audit.evidence import Ints
+from audit.result import DataIdentity
+from audit.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataRequest:
+    """A data reference and how to read it; `train` refers to the training data, for images that occur in both."""
+
+    reference: str
+    class_names: Path | None = None
+    resize: str | None = None
+    skip_unreadable: bool = False
+    train: str | None = None
+    tracking_uri: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """A data set, the sample drawn from it in canonical order, and the training data if they were given."""
+
+    dataset: Dataset
+    indices: Ints
+    train: Dataset | None
+
+
+def draw(request: DataRequest, settings: Settings) -> Sample:
+    """Load the data and draw the sample.
+
+    Raises:
+        DataError: the data cannot be read as asked.
+    """
+
+    def load(reference: str) -> Dataset:
+        return data.load(
+            reference,
+            class_names=None if request.class_names is None else data.read_class_names(request.class_names),
+            resize=None if request.resize is None else Resize.parse(request.resize),
+            skip_unreadable=request.skip_unreadable,
+            tracking_uri=request.tracking_uri,
+        )
+
+    dataset = load(request.reference)
+    return Sample(
+        dataset=dataset,
+        indices=sample(dataset, settings.sample_size, settings.seed),
+        train=None if request.train is None else load(request.train),
+    )
+
+
+def describe(dataset: Dataset, indices: Ints, train: Dataset | None, settings: Settings) -> DataIdentity:
+    """What the audit rests on, with a caution for copies within the sample and for images that were trained on."""
+    found = identity(dataset, indices, settings.seed)
+    cautions = [duplicates(dataset, indices).caution]
+    if train is not None:
+        cautions.append(contamination(dataset, indices, train).caution)
+    return replace(found, cautions=(*found.cautions, *(caution for caution in cautions if caution is not None)))
