@@ -53,6 +53,13 @@ class Verbs(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse bytes that are no text: no result, report or database could hold them."""
+        for text in args:
+            if not text.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in text):
+                raise UserError(f"the argument {printable(text)!r} is not UTF-8 text; rename the file or folder it names", 2)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> object:
         """Turn the project's errors into one sentence and the right exit code."""
         try:

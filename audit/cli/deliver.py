@@ -135,12 +135,14 @@ def _summary(run: AuditRun, delivery: Delivery, problems: tuple[str, ...]) -> di
         "files": [str(path) for path in delivery.files],
         "mlflow": delivery.runs,
         "problems": list(problems),
+        "cautions": list(run.result.data.cautions),
         "models": [
             {
                 "model": model.identity.label,
                 "verdict": model.verdict.status if model.verdict else None,
                 "overall": model.overall.value,
                 "undetermined": list(model.overall.undetermined),
+                "cautions": list(model.identity.cautions),
                 "checks_raised": [check.number for check in model.checks if check.status == "warn"],
             }
             for model in run.result.models
@@ -157,10 +159,14 @@ def _tell(result: AuditResult, delivery: Delivery) -> None:
         raised = [f"{check.number} ({check.found})" for check in model.checks if check.status == "warn"]
         if raised:
             say(f"  honesty checks raised: {printable('; '.join(raised), 400)}")
+        for caution in model.identity.cautions:
+            say(f"  caution: {printable(caution, 400)}")
         for rule in verdict.rules if verdict is not None and not model.is_reference else ():
             if rule.status != "pass":
                 words = f"{rule.status}: {rule.requirement} {rule.required}, measured {rule.measured}: {rule.because}"
                 say(f"  {printable(words)}")
+    for caution in result.data.cautions:
+        say(f"data: caution: {printable(caution, 400)}")
     for ranking in result.rankings:
         places = [
             f"{row.rank_low if row.rank_low == row.rank_high else f'{row.rank_low} to {row.rank_high}'}: "

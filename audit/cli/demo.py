@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 import sys
 from dataclasses import replace
@@ -36,6 +37,12 @@ def command(ctx: click.Context, folder: Path, samples: int) -> None:
     from audit.pipeline import AuditRequest
     from audit.settings import Settings
 
+    import torch
+
+    # Layers this small are slower on two threads than on one, many times so on a busy machine.
+    torch.set_num_threads(1)
+    # A new store's first words are about its database tables.
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
     folder.mkdir(parents=True, exist_ok=True)
     policy = folder / "policy.toml"
     policy.write_text(POLICY, encoding="utf-8")

@@ -65,7 +65,7 @@ def open_subject(
     hint = label_hint(predictions.labels, predictions.predicted, classifier.classes)
     if not allow_chance:
         _check_chance(classifier, predictions, hint)
-    cautions = () if hint is None else (f"{hint[:1].upper()}{hint[1:]}.",)
+    cautions = (*(() if hint is None else (f"{hint[:1].upper()}{hint[1:]}.",)), *_fewer_classes(classifier, dataset))
     facts = RunFacts(
         threats=settings.threats,
         repeat_difference=repeat_difference,
@@ -108,6 +108,16 @@ def _check_labels(classifier: Classifier, dataset: Dataset, indices: Ints) -> No
             f"it knows {classifier.classes} (0 to {classifier.classes - 1}), the data have label {worst} "
             f"(first: {printable(str(dataset.ids[indices][outside[0]]))}); check that model and data belong together"
         )
+
+
+def _fewer_classes(classifier: Classifier, dataset: Dataset) -> tuple[str, ...]:
+    named = len(dataset.class_names)
+    if named >= classifier.classes:
+        return ()
+    return (
+        f"The data name {named} classes and the model knows {classifier.classes}: label k of the data is taken for class k of the "
+        "model, so a class that is missing in between shifts every class after it.",
+    )
 
 
 def _check_chance(classifier: Classifier, predictions: Predictions, hint: str | None) -> None:
