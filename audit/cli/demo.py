@@ -33,11 +33,11 @@ checks = [1, 9, 12, 17]
 @click.pass_context
 def command(ctx: click.Context, folder: Path, samples: int) -> None:
     """Train a small CNN on scikit-learn's digits and its adversarially trained twin, register both, audit and rank them."""
+    import torch
+
     from audit.cli.demo_models import AUDIT_EXPERIMENT, DEMO_THREAT, register_demo_models
     from audit.pipeline import AuditRequest
     from audit.settings import Settings
-
-    import torch
 
     # Layers this small are slower on two threads than on one, many times so on a busy machine.
     torch.set_num_threads(1)
