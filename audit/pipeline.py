@@ -254,8 +254,8 @@ def gather_stages(subject: Subject, settings: Settings, *, interrupted: bool) ->
                 failed[stage.key] = printable(str(error))
             except AuditError as error:
                 failed[stage.key] = printable(str(error))
-            except Exception as error:  # One failing stage must not lose the evidence of all the others.
-                log.exception("stage %s failed", stage.key)
+            except (Exception, SystemExit) as error:  # One failing stage must not lose the evidence of all the others.
+                log.exception("stage %s failed: %s: %s", stage.key, type(error).__name__, error)
                 failed[stage.key] = printable(f"{type(error).__name__}: {error}")
         seconds[stage.key] = time.monotonic() - started
     return Gathered(store=gatherer.store, failed=failed, seconds=seconds), interrupted

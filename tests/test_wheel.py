@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -53,6 +54,7 @@ def test_an_installed_wheel_renders_a_report(wheel, digits_store, tmp_path):
     environment = tmp_path / "environment"
     subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", str(environment)], check=True)
     python = environment / "bin" / "python"
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     # The parent environment's packages serve; only the project itself is installed anew, from the wheel.
     site = next(path for path in sys.path if path.endswith("site-packages"))
     (next(environment.glob("lib/python*/site-packages")) / "parent.pth").write_text(site + "\n")
@@ -60,8 +62,15 @@ def test_an_installed_wheel_renders_a_report(wheel, digits_store, tmp_path):
         [python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--force-reinstall", str(wheel)], check=True
     )
     where = subprocess.run(
-        [python, "-c", "import audit; print(audit.__file__)"], cwd=tmp_path / "away", capture_output=True, text=True, check=True
+        [python, "-c", "import audit; print(audit.__file__)"],
+        cwd=tmp_path / "away",
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert str(environment) in where.stdout
-    subprocess.run([environment / "bin" / "audit", "report", "first"], cwd=tmp_path / "away", check=True, capture_output=True)
+    subprocess.run(
+        [environment / "bin" / "audit", "report", "first"], cwd=tmp_path / "away", env=variables, check=True, capture_output=True
+    )
     assert (tmp_path / "away" / "first" / "report.html").stat().st_size > 10_000

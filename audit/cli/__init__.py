@@ -68,6 +68,10 @@ class Verbs(click.Group):
             raise UserError(str(error), 3) from error
         except AuditError as error:
             raise UserError(str(error), 2) from error
+        except SystemExit as error:
+            # Only code from outside calls sys.exit in here, and a model's own must not pass for a finished audit.
+            what = f"code of the model or of a library ended the program (sys.exit({error.code!r}))"
+            raise UserError(f"{printable(what)}; remove that call", 2) from error
         except OSError as error:
             if error.errno == errno.EPIPE:  # the reader has gone, as with `| head`; click ends quietly
                 raise

@@ -6,9 +6,9 @@ import json
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
-from audit.cli.output import say
+from audit.cli.output import json_only, say
 from audit.cli.progress import listener
 from audit.errors import AuditError
 from audit.text import printable
@@ -30,6 +30,11 @@ class Delivery:
 
 def deliver(request: AuditRequest, *, experiment: str | None, log_to_mlflow: bool, mode: str, gated: bool) -> int:
     """Run an audit and its sinks; returns the exit code. `mode` is "text", "quiet" or "json"."""
+    with json_only(mode == "json") as stdout:
+        return _deliver(request, experiment, log_to_mlflow=log_to_mlflow, mode=mode, gated=gated, stdout=stdout)
+
+
+def _deliver(request: AuditRequest, experiment: str | None, *, log_to_mlflow: bool, mode: str, gated: bool, stdout: TextIO) -> int:
     from audit.engine.journal import is_unfinished
     from audit.pipeline import run_audit
     from audit.sinks.mlflow_server import push_command
@@ -40,7 +45,7 @@ def deliver(request: AuditRequest, *, experiment: str | None, log_to_mlflow: boo
             f"Threat {threats}; profile {request.settings.profile.name}; at most {request.settings.sample_size} examples.", err=True
         )
     try:
-        with listener(mode) as listen:
+        with listener(mode, stdout) as listen:
             run = run_audit(request, listen)
     except KeyboardInterrupt:
         if not is_unfinished(request.out):
@@ -64,7 +69,7 @@ def deliver(request: AuditRequest, *, experiment: str | None, log_to_mlflow: boo
         *delivery.problems,
     )
     if mode == "json":
-        say(json.dumps({"event": "done", **_summary(run, delivery, problems)}))
+        say(json.dumps({"event": "done", **_summary(run, delivery, problems)}), file=stdout)
     else:
         _tell(run.result, delivery)
         for problem in problems:
@@ -151,6 +156,8 @@ def _summary(run: AuditRun, delivery: Delivery, problems: tuple[str, ...]) -> di
 
 
 def _tell(result: AuditResult, delivery: Delivery) -> None:
+    from audit.result import Failed
+
     for model in result.models:
         verdict = model.verdict
         role = "reference" if model.is_reference else (verdict.status.upper() if verdict else "")
@@ -159,6 +166,8 @@ def _tell(result: AuditResult, delivery: Delivery) -> None:
         raised = [f"{check.number} ({check.found})" for check in model.checks if check.status == "warn"]
         if raised:
             say(f"  honesty checks raised: {printable('; '.join(raised), 400)}")
+        for error in dict.fromkeys(record.outcome.error for record in model.metrics if isinstance(record.outcome, Failed)):
+            say(f"  failed: {printable(error)}")
         for caution in model.identity.cautions:
             say(f"  caution: {printable(caution, 400)}")
         for rule in verdict.rules if verdict is not None and not model.is_reference else ():

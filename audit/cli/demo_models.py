@@ -225,19 +225,23 @@ def _existing(name: str, recipe: _Recipe) -> str | None:
 
 @contextmanager
 def current_store(uri: str) -> Iterator[None]:
-    """Make `uri` MLflow's store and registry for a while; its setters also write the environment, which is put back too."""
+    """Make `uri` MLflow's store and registry for a while.
+
+    Its setters also write the environment, and the environment is what says what was set before: putting back what its getters
+    return would pin a default that was never chosen.
+    """
     import mlflow
 
     names = ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI")
     environment = {name: os.environ.get(name) for name in names}
-    before = mlflow.get_tracking_uri(), mlflow.get_registry_uri()
     mlflow.set_tracking_uri(uri)
     mlflow.set_registry_uri(uri)
     try:
         yield
     finally:
-        mlflow.set_tracking_uri(before[0])
-        mlflow.set_registry_uri(before[1])
+        # None is how both are unset, whatever their annotations say.
+        mlflow.set_tracking_uri(environment["MLFLOW_TRACKING_URI"])  # type: ignore[arg-type]
+        mlflow.set_registry_uri(environment["MLFLOW_REGISTRY_URI"])  # type: ignore[arg-type]
         for name, value in environment.items():
             if value is None:
                 os.environ.pop(name, None)

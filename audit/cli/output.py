@@ -2,21 +2,64 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from io import TextIOWrapper
 from pathlib import Path
+from typing import TextIO
 
 import click
 
+from audit.text import printable
 
-def say(text: str, *, err: bool = False) -> None:
-    """Write a line to stdout, or to stderr; once that fails, what would follow is dropped."""
+
+def say(text: str, *, err: bool = False, file: TextIO | None = None) -> None:
+    """Write a line to stdout, to stderr, or to `file`; what cannot be written is dropped."""
     try:
-        click.echo(text, err=err)
+        click.echo(text, err=err, file=file)
     except OSError:
-        # What is left in the buffer would fail again when the interpreter ends, with an exit code of its own.
-        silent = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
-        if err:
-            sys.stderr = silent
-        else:
-            sys.stdout = silent
+        return
+
+
+@contextmanager
+def json_only(stdout_is_json: bool) -> Iterator[TextIO]:
+    """Give stdout for JSON alone: what a model's own code or a library prints meanwhile goes to stderr."""
+    stdout = sys.stdout
+    if not stdout_is_json:
+        yield stdout
+        return
+    with redirect_stdout(sys.stderr):
+        yield stdout
+
+
+def prepare_streams() -> None:
+    """Make the terminal safe to write to: a letter that its encoding lacks is written as its code, a log record as one line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    handler = _OneLine()
+    logger = logging.getLogger("audit")
+    logger.addHandler(handler)
+    logger.propagate = False
+
+
+def close_streams() -> None:
+    """Flush what is left; where that fails, keep the interpreter from failing on it again with an exit code of its own."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+
+
+class _OneLine(logging.Handler):
+    """Log records for users: the message, and no stack trace."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.WARNING:
+            say(f"{record.levelname.capitalize()}: {printable(record.getMessage(), 1000)}", err=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from audit.cli.options import audited, registry_uri_of, settings_of, tracking_uri_of
+from audit.cli.output import json_only
 from audit.text import printable
 
 if TYPE_CHECKING:
@@ -51,7 +52,11 @@ def command(models: tuple[str, ...], data: str, as_json: bool, **options: Any) -
     )
     sample = draw(request.data_request, settings)
     dataset, indices = sample.dataset, sample.indices
-    with TemporaryDirectory(prefix="audit-plan-") as folder, open_journal(Path(folder), options["reuse"]) as journal:
+    with (
+        json_only(as_json),
+        TemporaryDirectory(prefix="audit-plan-") as folder,
+        open_journal(Path(folder), options["reuse"]) as journal,
+    ):
         subjects = open_subjects(request, load_models(request, dataset), dataset, indices, journal, lambda _: None)
         held = [{stage.key: subject.gatherer.held(stage.key, stage.needs) for stage in subject.plan.stages} for subject in subjects]
     if as_json:

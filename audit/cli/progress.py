@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from audit.cli.output import say
 from audit.text import printable
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def listener(mode: str) -> Iterator[Listener]:
-    """A listener for `mode`: "json" (events on stdout), "quiet", or "text" (a bar on a terminal, else lines on stderr)."""
+def listener(mode: str, stdout: TextIO) -> Iterator[Listener]:
+    """A listener for `mode`: "json" (events on `stdout`), "quiet", or "text" (a bar on a terminal, else lines on stderr)."""
     if mode == "json":
-        yield _json_events
+        yield lambda progress: _json_event(progress, stdout)
     elif mode == "quiet":
         yield lambda _: None
     elif sys.stderr is not None and sys.stderr.isatty():
@@ -30,9 +30,9 @@ def listener(mode: str) -> Iterator[Listener]:
         yield _lines()
 
 
-def _json_events(progress: Progress) -> None:
+def _json_event(progress: Progress, stdout: TextIO) -> None:
     event = {"event": "progress", "model": progress.model, "stage": progress.stage, "done": progress.done, "total": progress.total}
-    say(json.dumps(event))
+    say(json.dumps(event), file=stdout)
 
 
 def _lines() -> Listener:

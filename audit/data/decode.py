@@ -10,11 +10,13 @@ from __future__ import annotations
 import io
 import stat
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageFile, UnidentifiedImageError
 
 from audit.data.files import refused
 from audit.data.pixels import AnyArray
@@ -58,11 +60,22 @@ def decode(where: str, content: Encoded) -> AnyArray:
     Raises:
         DataError: it cannot be read as one still image of a reasonable size.
     """
-    with _opened(where, content) as image:
+    with _opened(where, content) as image, _no_truncated_images():
         try:
             return _pixels(image)
         except Exception as error:  # Pillow's decoders raise errors of any kind on damaged bytes
             raise _unreadable(where, error) from None
+
+
+@contextmanager
+def _no_truncated_images() -> Iterator[None]:
+    """Refuse half an image, whatever else was imported: WeasyPrint makes Pillow fill the missing part with grey, process-wide."""
+    before = ImageFile.LOAD_TRUNCATED_IMAGES
+    ImageFile.LOAD_TRUNCATED_IMAGES = False
+    try:
+        yield
+    finally:
+        ImageFile.LOAD_TRUNCATED_IMAGES = before
 
 
 def _pixels(image: Image.Image) -> AnyArray:

@@ -28,6 +28,7 @@ class Serialisation(StrEnum):
     PT2 = "pt2"
 
 
+_CUT_OFF = "the model's outputs carry no gradient of its input (torch.no_grad, detach or NumPy inside forward)"
 _INTEGER_INPUT = "the model takes 8-bit integers, and rounding has no useful gradient"
 
 
@@ -45,12 +46,14 @@ class TorchClassifier:
         spec: InputSpec,
         device: torch.device,
         block_rows: int,
+        no_gradients: str | None = None,
     ) -> None:
         self._network = network
         self._identity = identity
         self._spec = spec
         self._device = device
         self._block_rows = block_rows
+        self._no_gradients = no_gradients
         self._forward_passes = 0
         self._backward_passes = 0
 
@@ -61,8 +64,9 @@ class TorchClassifier:
 
     @property
     def lacks(self) -> Mapping[Capability, str]:
-        """Nothing for a model that takes floats, but activations; gradients too where it takes integers."""
-        gradients = {} if self._spec.differentiable else {Capability.GRADIENTS: _INTEGER_INPUT}
+        """Activations; gradients too where it takes integers, or cuts its outputs off from its input."""
+        reason = self._no_gradients if self._spec.differentiable else _INTEGER_INPUT
+        gradients = {} if reason is None else {Capability.GRADIENTS: reason}
         return {Capability.ACTIVATIONS: "reading inner layers is not supported yet", **gradients}
 
     @property
@@ -114,7 +118,7 @@ class TorchClassifier:
         def run(block: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
             with torch.enable_grad():
                 x = block.clone().requires_grad_(True)
-                scores = self._forward(x)
+                scores = self._forward(x.clone())  # a model may change its input in place
                 values = loss(scores, rows)
                 (gradient,) = torch.autograd.grad(values.sum(), x)
             return scores.detach(), values.detach(), gradient
@@ -140,7 +144,7 @@ class TorchClassifier:
         def run(block: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor, ...]:
             with torch.enable_grad():
                 x = block.clone().requires_grad_(True)
-                scores = self._forward(x)
+                scores = self._forward(x.clone())  # a model may change its input in place
                 # Rows do not influence each other, so the gradient of a column's sum holds every row's own gradient.
                 columns = [
                     torch.autograd.grad(scores[:, k].sum(), x, retain_graph=k + 1 < scores.shape[1])[0].flatten(1)
@@ -209,7 +213,7 @@ def wrap(
     def run(images: torch.Tensor) -> torch.Tensor:
         try:
             with torch.no_grad():
-                outputs = network(spec.prepare(images.to(where)))
+                outputs = network(spec.prepare(images.to(where).clone()))  # a model may change its input in place
         except Exception as error:  # a model may raise anything; the reason is passed on in one line
             raise ModelError(refused(who, spec, image_shape, error)) from error
         scores, note = scores_of(outputs, who)
@@ -227,7 +231,21 @@ def wrap(
         input_spec=spec.words(),
         cautions=(*identity.cautions, *sorted(cautions), *found.cautions),
     )
-    return TorchClassifier(network, identity=identity, spec=spec, device=where, block_rows=rows)
+    reason = _no_gradients(network, spec, torch.rand(rows, *image_shape, generator=torch.Generator().manual_seed(0)).to(where), who)
+    return TorchClassifier(network, identity=identity, spec=spec, device=where, block_rows=rows, no_gradients=reason)
+
+
+def _no_gradients(network: torch.nn.Module, spec: InputSpec, images: torch.Tensor, who: str) -> str | None:
+    if not spec.differentiable:
+        return None
+    try:
+        with torch.enable_grad():
+            scores, _ = scores_of(network(spec.prepare(images.requires_grad_(True).clone())), who)
+    except (
+        Exception
+    ):  # it runs without gradients, as the probe has shown; what fails with them is told by the stage that needs them
+        return None
+    return None if scores.requires_grad else _CUT_OFF
 
 
 def in_memory_identity(name: str) -> ModelIdentity:

@@ -97,11 +97,8 @@ def test_models_are_registered_once_and_found_again(
     client.delete_model_version_tag("digits-demo", "2", "audit.demo")
     assert demo_models.register_demo_models(store, "digits-demo", place) == ("models:/digits-demo/1", "models:/digits-demo/3")
 
-    mlflow.set_tracking_uri(store)
-    try:
+    with demo_models.current_store(store):
         loaded = mlflow.pytorch.load_model("models:/digits-demo/1")
-    finally:
-        mlflow.set_tracking_uri(before)
     images, labels = digits
     trained = demo_models.train(images, labels, epochs=1, adversarial_threat=None, seed=0)
     batch = torch.from_numpy(images[:5])  # not the number of rows it was logged with

@@ -253,7 +253,8 @@ def test_nobody_listens(tmp_path: Path) -> None:
     with pytest.raises(SinkError) as caught:
         mlflow_run.log(folder, tracking_uri=f"http://ann:hunter2@127.0.0.1:{free_port()}", experiment=None)
     message = str(caught.value)
-    assert "cannot be reached" in message and f"`audit push '{folder}'` finishes it" in message
+    assert "cannot be reached" in message and f"`audit push '{folder}' --tracking-uri http://127.0.0.1:" in message
+    assert message.endswith("` finishes it")
     assert "hunter2" not in message and "\n" not in message
     assert time.monotonic() - started < 20
 
