@@ -15,6 +15,7 @@ from audit.data import Chunk, Dataset
 from audit.data.sampling import chunks
 from audit.engine import fingerprint
 from audit.engine.journal import Journal
+from audit.engine.memory import give_back
 from audit.evidence import EvidenceKey, EvidenceStore, Ints, RowEvidence, Temperature, WorstCase, merge, rows
 from audit.models import Classifier
 from audit.settings import Settings
@@ -110,6 +111,7 @@ class Gatherer:
                 part = replace(part, shown=part.shown[: self._settings.shown_failures - shown])
                 shown += len(part.shown)
             yield cast(RowEvidence, part)
+            give_back()
             self._tell(key, stop, reused)
 
     def _rows(self, start: int, stop: int) -> EvidenceStore:
