@@ -23,10 +23,6 @@ from audit.text import printable, redact
 DISTRIBUTION = "mlflow-audit"
 PACKAGES = ("torch", "torchvision", "mlflow", "weasyprint")
 LEAST_BYTES, COMFORTABLE_BYTES = 100e6, 1e9
-PANGO = (
-    "install Pango: apt-get install --no-install-recommends libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0 fonts-dejavu-core "
-    "(Debian, Ubuntu) or brew install pango (macOS); until then audits make the HTML report only"
-)
 _CJK = (("zh", "Chinese"), ("ja", "Japanese"), ("ko", "Korean"))
 
 
@@ -54,7 +50,10 @@ def check_package(name: str) -> Check:
         return Check(name=name, status="FAIL", found="not installed", do=f"pip install {_requirement(name)}")
     except OSError as error:
         if name == "weasyprint":
-            return Check(name=name, status="WARN", found=f"{version}, but it does not load ({_first_line(error)})", do=PANGO)
+            from audit.sinks.pdf import INSTALL
+
+            do = f"{INSTALL}; until then audits make the HTML report only"
+            return Check(name=name, status="WARN", found=f"{version}, but it does not load ({_first_line(error)})", do=do)
         return _broken(name, version, error)
     except Exception as error:  # a broken binary package raises whatever it likes when imported
         return _broken(name, version, error)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -22,6 +22,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from audit.data.files import shown
+from audit.environment import variables
 from audit.errors import DataError
 from audit.text import printable, redact
 
@@ -101,7 +102,7 @@ def fetch(ref: str, into: Path, *, tracking_uri: str | None = None) -> Fetched:
     _check_store(store)
     suffix = match["suffix"] or ""
     is_run = "run" in match.groupdict()
-    with _environment({name: value for name, value in _PATIENCE.items() if name not in os.environ}), _explained(ref, store):
+    with variables({name: value for name, value in _PATIENCE.items() if name not in os.environ}), _explained(ref, store):
         if is_run:
             run = mlflow.MlflowClient(tracking_uri=store).get_run(match["run"])
             if not path and suffix.split(",")[0].partition("=")[0] == "dataset":
@@ -212,18 +213,3 @@ def _sentence(error: Exception, ref: str, store: str) -> str:
         return f"there is no run for {ref} in {store}; check its id, and --tracking-uri (MLFLOW_TRACKING_URI)"
     first = printable(redact(text.strip().split("\n")[0] or type(error).__name__), 200)
     return f"data {ref} cannot be read from {store}: {first}"
-
-
-@contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for a while; MLflow reads its settings nowhere else."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from audit.environment import variables
 from audit.errors import InputError, ModelError
 from audit.models.mlmodel import MLmodel, Route, read
 from audit.models.ref import ModelRef, RefKind
@@ -73,7 +73,7 @@ def fetch(ref: ModelRef, into: Path, *, tracking_uri: str | None = None, registr
     registry = registry_uri or (tracking_uri if tracking_uri else mlflow.get_registry_uri())
     for store in dict.fromkeys((tracking, registry)):
         _check_store(store)
-    with _environment({name: value for name, value in _PATIENCE.items() if name not in os.environ}):
+    with variables({name: value for name, value in _PATIENCE.items() if name not in os.environ}):
         try:
             found = _find(MlflowClient(tracking_uri=tracking, registry_uri=registry), ref)
         except Exception as error:  # stores raise anything from HTTP errors to database errors
@@ -123,7 +123,7 @@ def load_module(fetched: Fetched, *, trusted: bool, device: torch.device) -> tor
     flag = {} if trusted else {"MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false"}
     options = {"map_location": device} if route is Route.PICKLE else {}
     try:
-        with _environment(flag):
+        with variables(flag):
             module = mlflow.pytorch.load_model(str(fetched.folder), **options)
         if route is Route.PT2 and device.type != "cpu":
             from torch.export.passes import move_to_device_pass
@@ -260,18 +260,3 @@ def _absent(ref: ModelRef, text: str, where: str, *, downloading: bool) -> str:
 
 def _first_line(error: Exception) -> str:
     return printable(redact(str(error).strip().split("\n")[0] or type(error).__name__), 200)
-
-
-@contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for a while; MLflow reads its settings nowhere else."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

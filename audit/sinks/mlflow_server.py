@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import shlex
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from audit.environment import variables
 from audit.errors import SinkError
 from audit.text import printable, redact
 
@@ -28,16 +29,9 @@ WHILE_LOGGING = {
 }
 
 
-@contextmanager
-def environment(values: Mapping[str, str]) -> Iterator[None]:
+def environment(values: Mapping[str, str]) -> AbstractContextManager[None]:
     """MLflow's settings for a while; what the user has set already wins."""
-    added = {name: value for name, value in values.items() if name not in os.environ}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name in added:
-            os.environ.pop(name, None)
+    return variables({name: value for name, value in values.items() if name not in os.environ})
 
 
 def shown_address(uri: str) -> str:

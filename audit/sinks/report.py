@@ -13,10 +13,10 @@ from typing import Any
 
 import jinja2
 from markupsafe import Markup, escape
-from pydantic import ValidationError
 
 from audit.errors import InputError, SinkError
-from audit.result import RESULT_FILE, SCHEMA_VERSION, TABLE_FILE, AuditResult, from_json
+from audit.records.folder import read_folder
+from audit.result import RESULT_FILE, TABLE_FILE, AuditResult
 from audit.sinks import clauses, example_table, pdf, report_panels
 from audit.sinks import report_words as words
 from audit.sinks.report_view import Report, view
@@ -80,23 +80,9 @@ def template_folder() -> Path:
 
 
 def _result(folder: Path) -> AuditResult:
-    path = folder / RESULT_FILE
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{folder} holds no readable {RESULT_FILE}; name a folder that `audit run` wrote") from error
-    try:
-        result = from_json(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{path} is not an audit result: {where + ': ' if where else ''}{first['msg']}") from error
-    if result.schema_version > SCHEMA_VERSION:
-        raise InputError(
-            f"{path} has schema {result.schema_version}, this version reads up to {SCHEMA_VERSION}; install a newer mlflow-audit"
-        )
+    result = read_folder(folder)
     if not result.subjects:
-        raise InputError(f"{path} holds no audited model, so there is nothing to report")
+        raise InputError(f"{folder} holds no audited model, so there is nothing to report")
     return result
 
 

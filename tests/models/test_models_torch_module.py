@@ -287,3 +287,42 @@ def test_what_the_user_states_wins_and_is_checked() -> None:
         resolve_outputs(wrap(Small(), image_shape=SHAPE, spec=wrong, device="cpu"), x)
     right = resolve_outputs(wrap(Softmaxed(Small()), image_shape=SHAPE, spec=wrong, device="cpu"), x)
     assert right.identity.outputs == "probabilities (stated)"
+
+
+class CutOff(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Small()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            return self.inner(x)
+
+
+class InPlace(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Small()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x.mul_(0.5)
+        return self.inner(x * 2)
+
+
+def test_a_model_that_cuts_off_its_gradient_lacks_gradients() -> None:
+    classifier = wrap(CutOff(), image_shape=SHAPE, device="cpu", block_rows=8)
+    assert "no_grad" in classifier.lacks[Capability.GRADIENTS]
+    with pytest.raises(MissingCapability, match="no_grad"):
+        classifier.jacobian(images(2))
+    assert Capability.GRADIENTS not in small().lacks
+
+
+def test_a_model_that_changes_its_input_in_place_gives_the_same_numbers_and_no_caution() -> None:
+    classifier = wrap(InPlace(), image_shape=SHAPE, device="cpu", block_rows=8)
+    assert classifier.identity.cautions == ()
+    x, before = images(5), images(5)
+    loss = cross_entropy(torch.arange(5))
+    for found, expected in zip(classifier.loss_gradient(x, loss), small(block_rows=8).loss_gradient(x, loss), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(classifier.jacobian(x)[1], small(block_rows=8).jacobian(x)[1], rtol=1e-4, atol=1e-6)
+    assert torch.equal(x, before)

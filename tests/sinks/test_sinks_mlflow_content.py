@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import mlflow_sample as sample
 
-from audit.result import Interval, Measured, OverallScore, Verdict
+from audit.result import Interval, Measured, OverallScore, ScoreRecord, Verdict
 from audit.sinks import mlflow_content as content
 
 LONG = "x" * 248 + "/.y"
@@ -57,6 +57,20 @@ def test_metrics_hold_every_measured_value_and_nothing_else() -> None:
         "score/clean": 96.0,
         "score/overall_at_most": 96.0,
     }
+
+
+def test_every_threat_keeps_its_own_score() -> None:
+    scores = tuple(
+        ScoreRecord(
+            dimension="adversarial",
+            means="",
+            outcome=Measured(value=value, samples=9, why_no_interval="one"),
+            threat=threat,
+        )
+        for threat, value in (("linf:8/255", 40.0), ("l2:0.5", 70.0))
+    )
+    metrics = content.model_content(sample.result(dataclasses.replace(sample.model(), scores=scores)), 0).metrics
+    assert (metrics["score/adversarial/linf_8-255"], metrics["score/adversarial/l2_0.5"]) == (40.0, 70.0)
 
 
 def test_infinite_bounds_are_never_logged() -> None:
