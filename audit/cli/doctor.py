@@ -247,4 +247,4 @@ def command(as_json: bool, tracking_uri: str | None) -> None:
     if as_json:
         click.echo(json.dumps([asdict(check) for check in done], indent=2, ensure_ascii=False))
     if any(check.status == "FAIL" for check in done):
-        raise SystemExit(1)
+        click.get_current_context().exit(1)

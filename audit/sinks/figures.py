@@ -245,7 +245,7 @@ def _label_width(labels: Sequence[str]) -> float:
 
 
 def _percent_axis(axes: Axes, highest: float) -> None:
-    axes.set(xlim=(0, highest), ylim=(0, 100))
+    axes.set(xlim=(0, highest or 1), ylim=(0, 100))  # at a budget of 0 the curve is one point
     axes.set_yticks([0, 25, 50, 75, 100], ["0", "25", "50", "75", "100 %"])
     axes.xaxis.set_major_locator(MaxNLocator(5))
 

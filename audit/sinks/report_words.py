@@ -19,6 +19,7 @@ from audit.vocabulary import Norm, Threat, Unit
 
 MINUS = "\u2212"
 NO_BREAK = "\u00a0"
+LONGEST = 2000
 _FIRST_WORD = re.compile(r"[a-z]+(?:[\s,;:.'’-]|$)")
 _THREAT_IN_TEXT = re.compile(r"\b(?P<norm>linf|l2|l1)[ _:](?P<epsilon>\d+(?:\.\d+)?(?:[/-]\d+(?:\.\d+)?)?)")
 _MONTHS = (
@@ -205,8 +206,11 @@ def opening(label: str) -> str:
 
 
 def clean(text: str) -> str:
-    """A text made printable (no control characters, ANSI escapes or direction overrides), its no-break spaces kept."""
-    return NO_BREAK.join(printable(part, 100_000) for part in text.split(NO_BREAK))
+    """A text made printable (no control characters, ANSI escapes or direction overrides), its no-break spaces kept.
+
+    Cut at `LONGEST` characters: an unbroken text of 100,000 kept the PDF's layout busy for more than seven minutes.
+    """
+    return NO_BREAK.join(printable(part, LONGEST) for part in text.split(NO_BREAK))
 
 
 def clipped(text: str, limit: int) -> str:

@@ -110,3 +110,9 @@ def test_formulas_keep_their_case_and_words_begin_sentences():
     assert words.sentence("lambda_max of F(x)") == "lambda_max of F(x)."
     assert words.sentence("run a stronger profile") == "Run a stronger profile."
     assert words.sentence("23 % of the answers") == "23 % of the answers."
+
+
+def test_a_text_without_end_is_cut():
+    cut = words.clean("x" * 100_000)
+    assert len(cut) == words.LONGEST
+    assert cut.endswith("…")
