@@ -100,6 +100,7 @@ def run_audit(request: AuditRequest, listen: Listener = _silent) -> AuditRun:
     """
     policy = gate.load_policy(request.policy)
     sample = draw(request.data_request, request.settings)
+    request = replace(request, settings=request.settings.for_images(sample.dataset.image_shape))
     folder = prepare_folder(request.out, resume=request.resume)
     with open_journal(folder, request.reuse) as journal:
         set_aside(folder)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from audit.profiles import Profile, profile
 from audit.vocabulary import Norm, Threat
@@ -11,8 +12,10 @@ from audit.vocabulary import Norm, Threat
 DEFAULT_THREAT = Threat.parse("linf:8/255")
 # Padded blocks of this many rows make every row's result independent of its neighbours; 32 costs 25-38 % over free batching.
 DEFAULT_BLOCK_ROWS = 32
-# Memory is bounded by the chunk; a multiple of the block.
+# Memory is bounded by the chunk; a multiple of the block. Of large images a chunk takes fewer: attacks hold a chunk many times over,
+# in float64 where they measure distances.
 DEFAULT_CHUNK_ROWS = 128
+MOST_CHUNK_VALUES = 1 << 23
 # Enough to see a pattern, few enough to keep the report small.
 SHOWN_FAILURES = 24
 # Below this, denominators of the local standard deviation are noise of 8-bit storage (one grey level is 1/255).
@@ -41,6 +44,15 @@ class Settings:
     def of(cls, profile_name: str) -> Settings:
         """The defaults of a profile."""
         return cls(profile=profile(profile_name))
+
+    def for_images(self, shape: tuple[int, int, int]) -> Settings:
+        """The same settings with a chunk that images of this shape (c, h, w) allow; no number depends on it.
+
+        >>> Settings.of("quick").for_images((3, 224, 224)).chunk_rows, Settings.of("quick").for_images((1, 28, 28)).chunk_rows
+        (32, 128)
+        """
+        fitting = MOST_CHUNK_VALUES // math.prod(shape) // self.block_rows * self.block_rows
+        return replace(self, chunk_rows=max(self.block_rows, min(self.chunk_rows, fitting)))
 
     @property
     def sample_size(self) -> int:

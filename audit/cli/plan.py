@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,7 @@ def command(models: tuple[str, ...], data: str, as_json: bool, **options: Any) -
         registry_uri=registry_uri_of(tracking_uri),
     )
     sample = draw(request.data_request, settings)
+    request = replace(request, settings=settings.for_images(sample.dataset.image_shape))
     dataset, indices = sample.dataset, sample.indices
     with (
         json_only(as_json),
