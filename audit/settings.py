@@ -12,8 +12,8 @@ from audit.vocabulary import Norm, Threat
 DEFAULT_THREAT = Threat.parse("linf:8/255")
 # Padded blocks of this many rows make every row's result independent of its neighbours; 32 costs 25-38 % over free batching.
 DEFAULT_BLOCK_ROWS = 32
-# Memory is bounded by the chunk; a multiple of the block. Of large images a chunk takes fewer: attacks hold a chunk many times over,
-# in float64 where they measure distances.
+# Memory is bounded by the chunk; a multiple of the block. Of large images a chunk takes fewer: attacks hold a chunk many times
+# over, in float64 where they measure distances.
 DEFAULT_CHUNK_ROWS = 128
 MOST_CHUNK_VALUES = 1 << 23
 # Enough to see a pattern, few enough to keep the report small.

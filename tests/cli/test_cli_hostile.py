@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -249,3 +250,18 @@ def test_the_push_that_finishes_a_log_goes_to_the_same_place(monkeypatch, uri, e
     if environment is not None:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", environment)
     assert push_command(Path("my out"), uri, experiment) == command
+
+
+def test_a_budget_of_zero_draws_a_report_without_warnings(model):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        done = small(model, "--threat", "linf:0")
+    assert done.exit_code == 0, done.output
+    outcome = result().models[0].metric("adversarial_accuracy_black_box/linf_0").outcome
+    assert outcome.value == result().models[0].metric("clean_accuracy").outcome.value
+
+
+def test_the_doctor_fails_on_a_store_that_cannot_be_made():
+    done = audit("doctor", "--tracking-uri", "sqlite:////no/such/folder/mlflow.db")
+    assert done.exit_code == 1, done.output
+    assert "FAIL  MLflow store" in done.output
