@@ -116,7 +116,10 @@ def run_audit(request: AuditRequest, listen: Listener = _silent) -> AuditRun:
             put_back(folder)
             raise
         drop_earlier(folder)
-        if not run.interrupted:
+        if run.interrupted:
+            # The part may be rendered and pushed; what goes on from it is another result, with an id of its own.
+            journal.forget("id")
+        else:
             journal.finish()
     return run
 

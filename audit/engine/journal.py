@@ -110,6 +110,10 @@ class Journal:
         path = self._folder / f"{name}{_DECISION}"
         return path.read_text(encoding="utf-8") if path.exists() else None
 
+    def forget(self, name: str) -> None:
+        """Let a decision be made anew when the audit goes on."""
+        (self._folder / f"{name}{_DECISION}").unlink(missing_ok=True)
+
     def begin(self) -> None:
         """Mark the audit as unfinished."""
         (self._folder / _UNFINISHED).touch()

@@ -170,3 +170,5 @@ def test_control_c_keeps_what_was_measured(model, tmp_path):
     result = from_json(Path("out/result.json").read_bytes())
     assert result.models[0].metric("clean_accuracy").outcome.kind == "measured"
     assert any(record.outcome.kind == "failed" and "interrupted" in record.outcome.error for record in result.models[0].metrics)
+    # What goes on from it is another result: a store that took the part must not take the whole for it.
+    assert not Path("out/journal/id.decision").exists()
