@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+
+# MLflow's own defaults keep a user waiting for minutes when a server is down, and draw progress bars.
+MLFLOW_PATIENCE = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "60",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+}
 
 
 @contextmanager
@@ -20,3 +27,8 @@ def variables(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def defaults(values: Mapping[str, str]) -> AbstractContextManager[None]:
+    """As `variables`, but what the user has set already wins."""
+    return variables({name: value for name, value in values.items() if name not in os.environ})

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from audit.environment import variables
 from audit.errors import InputError
 from audit.evidence import Images
 from audit.vocabulary import Norm, Threat
@@ -232,21 +233,16 @@ def current_store(uri: str) -> Iterator[None]:
     """
     import mlflow
 
-    names = ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI")
-    environment = {name: os.environ.get(name) for name in names}
-    mlflow.set_tracking_uri(uri)
-    mlflow.set_registry_uri(uri)
-    try:
-        yield
-    finally:
-        # None is how both are unset, whatever their annotations say.
-        mlflow.set_tracking_uri(environment["MLFLOW_TRACKING_URI"])  # type: ignore[arg-type]
-        mlflow.set_registry_uri(environment["MLFLOW_REGISTRY_URI"])  # type: ignore[arg-type]
-        for name, value in environment.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+    tracking, registry = os.environ.get("MLFLOW_TRACKING_URI"), os.environ.get("MLFLOW_REGISTRY_URI")
+    with variables({"MLFLOW_TRACKING_URI": uri, "MLFLOW_REGISTRY_URI": uri}):
+        mlflow.set_tracking_uri(uri)
+        mlflow.set_registry_uri(uri)
+        try:
+            yield
+        finally:
+            # None is how both are unset, whatever their annotations say.
+            mlflow.set_tracking_uri(tracking)  # type: ignore[arg-type]
+            mlflow.set_registry_uri(registry)  # type: ignore[arg-type]
 
 
 def experiment(name: str, artifacts: Path) -> str:

@@ -12,7 +12,6 @@ What follows a `#` otherwise, or a comma after `#dataset`, is handed on to the f
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from audit.data.files import shown
-from audit.environment import variables
+from audit.environment import MLFLOW_PATIENCE, defaults
 from audit.errors import DataError
 from audit.text import printable, redact
 
@@ -30,12 +29,6 @@ _RUN = re.compile(r"runs:/+(?P<run>[^/#]+)(?:/(?P<path>.*?))?/?(?:#(?P<suffix>[^
 _STORE = re.compile(r"(?P<root>mlflow-artifacts:/(?:/[^/#]+)?)/*(?P<path>[^#].*?)/?(?:#(?P<suffix>[^#]*))?", re.DOTALL)
 # The other file of such a pair, or the images of a table, lie beside it.
 _NEEDS_NEIGHBOURS = (".npy", ".csv", "ubyte", "ubyte.gz")
-# MLflow's own defaults keep a user waiting for minutes when a server is down, and draw progress bars.
-_PATIENCE = {
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "60",
-    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +95,7 @@ def fetch(ref: str, into: Path, *, tracking_uri: str | None = None) -> Fetched:
     _check_store(store)
     suffix = match["suffix"] or ""
     is_run = "run" in match.groupdict()
-    with variables({name: value for name, value in _PATIENCE.items() if name not in os.environ}), _explained(ref, store):
+    with defaults(MLFLOW_PATIENCE), _explained(ref, store):
         if is_run:
             run = mlflow.MlflowClient(tracking_uri=store).get_run(match["run"])
             if not path and suffix.split(",")[0].partition("=")[0] == "dataset":

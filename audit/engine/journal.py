@@ -77,17 +77,20 @@ class Journal:
 
         A disk that takes no more costs the journal, not the audit: the partial is then only in memory.
         """
-        path = self._folder / f"{fingerprint}{_SUFFIX}"
+        self._put(f"{fingerprint}{_SUFFIX}", encode(evidence), "measure")
+
+    def _put(self, name: str, content: bytes, verb: str) -> None:
+        path = self._folder / name
         aside = path.with_suffix(_PARTIAL)
         try:
             with aside.open("wb") as file:
-                file.write(encode(evidence))
+                file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
             aside.replace(path)
         except OSError as error:
             aside.unlink(missing_ok=True)
-            log.warning("the journal takes no more (%s); an interrupted audit would measure this again", error.strerror)
+            log.warning("the journal takes no more (%s); an interrupted audit would %s this again", error.strerror, verb)
 
     def clear(self) -> None:
         """Forget everything kept in the audit's own folder."""
@@ -96,14 +99,7 @@ class Journal:
 
     def remember(self, name: str, value: str) -> None:
         """Keep a decision of this audit, so that it is the same when the audit goes on."""
-        path = self._folder / f"{name}{_DECISION}"
-        aside = path.with_suffix(_PARTIAL)
-        try:
-            aside.write_text(value, encoding="utf-8")
-            aside.replace(path)
-        except OSError as error:
-            aside.unlink(missing_ok=True)
-            log.warning("the journal takes no more (%s); an interrupted audit would decide this again", error.strerror)
+        self._put(f"{name}{_DECISION}", value.encode(), "decide")
 
     def recall(self, name: str) -> str | None:
         """A decision kept before the audit was stopped, or None."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from audit.environment import variables
+from audit.environment import MLFLOW_PATIENCE, defaults, variables
 from audit.errors import InputError, ModelError
 from audit.models.mlmodel import MLmodel, Route, read
 from audit.models.ref import ModelRef, RefKind
@@ -21,12 +20,6 @@ if TYPE_CHECKING:
     import torch
     from mlflow import MlflowClient
 
-# MLflow's own defaults keep a user waiting for minutes when a server is down, and draw progress bars.
-_PATIENCE = {
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "60",
-    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-}
 _LOGGED_SOURCE = re.compile(r"^models:/(m-[0-9a-zA-Z]+)$")
 
 
@@ -73,7 +66,7 @@ def fetch(ref: ModelRef, into: Path, *, tracking_uri: str | None = None, registr
     registry = registry_uri or (tracking_uri if tracking_uri else mlflow.get_registry_uri())
     for store in dict.fromkeys((tracking, registry)):
         _check_store(store)
-    with variables({name: value for name, value in _PATIENCE.items() if name not in os.environ}):
+    with defaults(MLFLOW_PATIENCE):
         try:
             found = _find(MlflowClient(tracking_uri=tracking, registry_uri=registry), ref)
         except Exception as error:  # stores raise anything from HTTP errors to database errors

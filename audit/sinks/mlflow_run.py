@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from audit.environment import defaults
 from audit.errors import SinkError
 from audit.records.folder import read_folder
 from audit.result import FAILURES_FOLDER, RESULT_FILE, TABLE_FILE, AuditResult, ModelResult
@@ -24,7 +25,6 @@ from audit.sinks.mlflow_server import (
     FIRST_CONTACT,
     WHILE_LOGGING,
     cause,
-    environment,
     open_hint,
     push_command,
     shown_address,
@@ -72,9 +72,9 @@ def log(folder: Path, *, tracking_uri: str | None, registry_uri: str | None = No
     result = read_folder(folder)
     uri = "its default store" if tracking_uri is None else shown_address(tracking_uri)
     try:
-        with environment(FIRST_CONTACT):
+        with defaults(FIRST_CONTACT):
             client, uri = _connect(tracking_uri, registry_uri)
-        with environment(WHILE_LOGGING):
+        with defaults(WHILE_LOGGING):
             return _log(client, folder, result, uri, experiment or DEFAULT_EXPERIMENT)
     except Exception as error:  # stores and artifact clients raise whatever their own libraries raise
         raise SinkError(
@@ -98,7 +98,7 @@ def check_store(tracking_uri: str | None) -> str:
             raise SinkError(f"{shown_address(address)} does not exist, and its folder cannot be written to; choose another place")
         return f"{shown_address(address)} does not exist yet; the first audit makes it"
     try:
-        with environment(FIRST_CONTACT):
+        with defaults(FIRST_CONTACT):
             _, shown = _connect(tracking_uri, None)
     except Exception as error:
         raise SinkError(f"MLflow at {shown_address(address)} cannot be used: {cause(error)}") from error

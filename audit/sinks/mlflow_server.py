@@ -5,12 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import shlex
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from audit.environment import variables
 from audit.errors import SinkError
 from audit.text import printable, redact
 
@@ -27,11 +24,6 @@ WHILE_LOGGING = {
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
 }
-
-
-def environment(values: Mapping[str, str]) -> AbstractContextManager[None]:
-    """MLflow's settings for a while; what the user has set already wins."""
-    return variables({name: value for name, value in values.items() if name not in os.environ})
 
 
 def shown_address(uri: str) -> str:
