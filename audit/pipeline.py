@@ -23,7 +23,7 @@ from audit.engine.local import Listener
 from audit.engine.manifest import manifest
 from audit.engine.measure import Gathered
 from audit.engine.ranking import rankings
-from audit.engine.sample import DataRequest, Sample, describe, draw
+from audit.engine.sample import DataRequest, Sample, describe, draw, with_stated_names
 from audit.engine.subject import Subject, open_subject
 from audit.engine.summary import failures
 from audit.engine.table import write_failures
@@ -132,8 +132,9 @@ def _audit(
     journal: Journal,
     listen: Listener,
 ) -> AuditRun:
-    settings, dataset, indices = request.settings, sample.dataset, sample.indices
-    classifiers = load_models(request, dataset)
+    settings, indices = request.settings, sample.indices
+    classifiers, sample = load_models(request, sample)
+    dataset = sample.dataset
     if request.time_budget is not None:
         journal.begin()
 
@@ -184,25 +185,28 @@ def _decided(journal: Journal, name: str, value: str) -> str:
     return value if earlier is None else earlier
 
 
-def load_models(request: AuditRequest, dataset: Dataset) -> list[Classifier]:
-    """Load every model; the reference comes last.
+def load_models(request: AuditRequest, sample: Sample) -> tuple[list[Classifier], Sample]:
+    """Load every model, the reference last; the sample gets the class names that they state, unless the user gave some.
 
     Raises:
-        InputError: a model cannot be loaded, or refuses the images.
+        InputError: a model cannot be loaded, refuses the images, or states class names that do not fit.
     """
-    return [
+    classifiers = [
         models.load(
             ModelRef.parse(text),
             spec=request.input_spec,
             trust=request.trust,
             device=request.settings.device,
             block_rows=request.settings.block_rows,
-            image_shape=dataset.image_shape,
+            image_shape=sample.dataset.image_shape,
             tracking_uri=request.tracking_uri,
             registry_uri=request.registry_uri,
         )
         for text in (*request.models, *([request.reference] if request.reference else []))
     ]
+    if request.class_names is not None:
+        return classifiers, sample
+    return classifiers, with_stated_names(sample, [classifier.identity for classifier in classifiers])
 
 
 def open_subjects(

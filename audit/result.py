@@ -210,7 +210,8 @@ class ModelIdentity:
     """What was audited, so precisely that it can be found again.
 
     `digest` is sha256 over the sorted (path, sha256) pairs of `files`. `trusted` is true when code of the model was allowed to
-    run. `input_spec` and `runtime` are plain words for the manifest. `tags` are the registry's.
+    run. `input_spec` and `runtime` are plain words for the manifest. `tags` are the registry's. `class_names` are those that the
+    model's tags or metadata state, by class index.
     """
 
     reference: str
@@ -231,6 +232,7 @@ class ModelIdentity:
     files: dict[str, str] = field(default_factory=dict)
     input_spec: dict[str, str] = field(default_factory=dict)
     trusted: bool = False
+    class_names: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
 
     @property

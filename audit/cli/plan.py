@@ -53,13 +53,14 @@ def command(models: tuple[str, ...], data: str, as_json: bool, **options: Any) -
     )
     sample = draw(request.data_request, settings)
     request = replace(request, settings=settings.for_images(sample.dataset.image_shape))
-    dataset, indices = sample.dataset, sample.indices
+    indices = sample.indices
     with (
         json_only(as_json),
         TemporaryDirectory(prefix="audit-plan-") as folder,
         open_journal(Path(folder), options["reuse"]) as journal,
     ):
-        subjects = open_subjects(request, load_models(request, dataset), dataset, indices, journal, lambda _: None)
+        classifiers, sample = load_models(request, sample)
+        subjects = open_subjects(request, classifiers, sample.dataset, indices, journal, lambda _: None)
         held = [{stage.key: subject.gatherer.held(stage.key, stage.needs) for stage in subject.plan.stages} for subject in subjects]
     if as_json:
         click.echo(json.dumps([_as_data(subject, found) for subject, found in zip(subjects, held, strict=True)], indent=2))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
 from audit.cli.output import say
@@ -18,16 +20,50 @@ if TYPE_CHECKING:
 
 @contextmanager
 def listener(mode: str, stdout: TextIO) -> Iterator[Listener]:
-    """A listener for `mode`: "json" (events on `stdout`), "quiet", or "text" (a bar on a terminal, else lines on stderr)."""
+    """A listener for `mode`: "json" (events on `stdout`), "quiet", or "text" (a bar on a terminal, else lines on stderr).
+
+    Raises:
+        KeyboardInterrupt: out of the listener, when one was lost since it was last called.
+    """
+    with _interrupts() as raise_lost, _shown(mode, stdout) as show:
+
+        def listen(progress: Progress) -> None:
+            raise_lost()
+            show(progress)
+
+        yield listen
+
+
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], None]]:
+    """A function that raises an interrupt again: Python drops one that falls into a destructor or a callback of a library."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield lambda: None  # a background job ignores interrupts, and a caller may have a handler of its own
+        return
+    heard = False
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        nonlocal heard
+        heard = True
+        signal.default_int_handler(number, frame)
+
+    def raise_lost() -> None:
+        if heard:
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, remember)
+    try:
+        yield raise_lost
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _shown(mode: str, stdout: TextIO) -> AbstractContextManager[Listener]:
     if mode == "json":
-        yield lambda progress: _json_event(progress, stdout)
-    elif mode == "quiet":
-        yield lambda _: None
-    elif sys.stderr is not None and sys.stderr.isatty():
-        with _bars() as listen:
-            yield listen
-    else:
-        yield _lines()
+        return nullcontext(lambda progress: _json_event(progress, stdout))
+    if mode == "quiet":
+        return nullcontext(lambda _: None)
+    return _bars() if sys.stderr is not None and sys.stderr.isatty() else nullcontext(_lines())
 
 
 def _json_event(progress: Progress, stdout: TextIO) -> None:

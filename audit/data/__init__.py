@@ -36,7 +36,7 @@ from audit.data.files import check_regular, refused, shown
 from audit.data.idx import is_idx_folder, load_idx_file, load_idx_folder
 from audit.data.image_files import FileDataset
 from audit.data.image_folder import load_folder
-from audit.data.labels import with_names
+from audit.data.labels import numbered_names, with_names
 from audit.data.manifest import load_manifest
 from audit.data.npy import is_npy_folder, load_npy_file, load_npy_folder
 from audit.data.npz import load_npz
@@ -48,7 +48,7 @@ from audit.errors import DataError
 from audit.evidence import Images, Ints, Strings
 from audit.text import redact
 
-__all__ = ["ACCEPTED", "Chunk", "Dataset", "Resize", "load", "read_class_names"]
+__all__ = ["ACCEPTED", "Chunk", "Dataset", "Resize", "load", "named_by_model", "read_class_names"]
 
 ACCEPTED = (
     "accepted are digits, digits:train, digits:test, a folder of class folders, a folder of MNIST-style idx files or one "
@@ -145,6 +145,29 @@ def load(
     if mlflow_artifacts.is_mlflow(ref):
         return _load_from_mlflow(ref, options, tracking_uri)
     return _load_path(ref, options)
+
+
+def named_by_model(dataset: Dataset, names: Sequence[str]) -> Dataset:
+    """The data set with the class names of a model, its labels brought into the model's order; for data loaded without names given.
+
+    Names of its own must be among the model's (the data may have fewer classes). Numbered classes are taken to be in the model's
+    order, and only get its names. Where neither fits, the labels stay and a caution says so.
+    """
+    if dataset.class_names == tuple(names) or not isinstance(dataset, ArrayDataset | FileDataset | ParquetDataset):
+        return dataset
+    own = None if dataset.class_names == numbered_names(dataset.labels) else dataset.class_names
+    try:
+        labels, known = with_names(dataset.labels, own, names, shown(dataset.reference))
+    except DataError:
+        told = ", ".join(shown(name) for name in names[:3])
+        caution = (
+            f"The model names its classes ({told}, ...), but the data have other names or more: label k was taken for class k."
+        )
+        return replace(dataset, cautions=(*dataset.cautions, caution))
+    renamed = replace(dataset, labels=labels, class_names=known)
+    # Downloaded files are deleted with the data set they were loaded for: it lives on as long as this one does.
+    weakref.finalize(renamed, lambda _: None, dataset)
+    return renamed
 
 
 def _load_from_mlflow(ref: str, options: Options, tracking_uri: str | None) -> Dataset:

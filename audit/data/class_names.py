@@ -1,4 +1,4 @@
-"""Class names and their order from a file: one name per line, or JSON."""
+"""Class names and their order: one name per line, or JSON, in a file or in what a model states of itself."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ _MAX_BYTES = 1 << 25
 
 
 def read_class_names(path: Path) -> tuple[str, ...]:
-    """The names by class index: the lines of a text file, or a JSON list, or a JSON object {index: name} or {name: index}.
-
-    A file is JSON when its name ends in `.json`. Spaces around names and empty lines at the end are left out.
+    """The names by class index: the lines of a text file, or JSON in a file whose name ends in `.json`.
 
     Raises:
         DataError: the file cannot be read, or does not give every class from 0 on one name of its own.
@@ -30,7 +28,21 @@ def read_class_names(path: Path) -> tuple[str, ...]:
         raise refused(path, error) from None
     except UnicodeDecodeError:
         raise DataError(f"{where} is not UTF-8 text; store the class names as UTF-8, one per line") from None
-    names = _from_json(text, where) if path.suffix.lower() == ".json" else [line.strip() for line in text.rstrip().split("\n")]
+    return parse_class_names(text, where, as_json=path.suffix.lower() == ".json")
+
+
+def parse_class_names(text: str, where: str, *, as_json: bool) -> tuple[str, ...]:
+    """The names by class index: the lines of a text, or a JSON list, or a JSON object {index: name} or {name: index}.
+
+    Spaces around names and empty lines at the end are left out. `where` names the text in errors.
+
+    Raises:
+        DataError: not every class from 0 on has one name of its own.
+
+    >>> parse_class_names('{"cat": 1, "ant": 0}', "names.json", as_json=True)
+    ('ant', 'cat')
+    """
+    names = _from_json(text, where) if as_json else [line.strip() for line in text.rstrip().split("\n")]
     if names == [""] or not names:
         raise DataError(f"{where} holds no class names; give one name per line, in the order of the class indices")
     seen: dict[str, int] = {}

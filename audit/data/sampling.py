@@ -45,15 +45,23 @@ def chunks(dataset: Dataset, indices: Sequence[int] | Ints, rows: int) -> Iterat
     Raises:
         DataError: an image cannot be read.
     """
-    indices = np.asarray(indices, dtype=np.int64)
     for start in range(0, len(indices), rows):
-        part = indices[start : start + rows]
-        yield Chunk(
-            positions=np.arange(start, start + len(part), dtype=np.int64),
-            ids=dataset.ids[part],
-            labels=dataset.labels[part],
-            images=dataset.images(part),
-        )
+        yield chunk(dataset, indices, start, min(start + rows, len(indices)))
+
+
+def chunk(dataset: Dataset, indices: Sequence[int] | Ints, start: int, stop: int) -> Chunk:
+    """The sampled examples at positions [start, stop), with their images.
+
+    Raises:
+        DataError: an image cannot be read.
+    """
+    part = np.asarray(indices[start:stop], dtype=np.int64)
+    return Chunk(
+        positions=np.arange(start, stop, dtype=np.int64),
+        ids=dataset.ids[part],
+        labels=dataset.labels[part],
+        images=dataset.images(part),
+    )
 
 
 def identity(dataset: Dataset, indices: Sequence[int] | Ints, seed: int) -> DataIdentity:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from audit.collect import COLLECTORS, FITS
-from audit.data import Chunk, Dataset
-from audit.data.sampling import chunks
+from audit.data import Dataset
+from audit.data.sampling import chunk, chunks
 from audit.engine import fingerprint
 from audit.engine.journal import Journal
 from audit.engine.memory import give_back
@@ -89,20 +89,20 @@ class Gatherer:
 
     def _digests(self) -> list[str]:
         if not self._chunk_digests:
-            self._chunk_digests = [fingerprint.chunk(chunk) for chunk in self._chunks()]
+            parts = chunks(self._dataset, self._indices, self._settings.chunk_rows)
+            self._chunk_digests = [fingerprint.chunk(part) for part in parts]
         return self._chunk_digests
-
-    def _chunks(self) -> Iterator[Chunk]:
-        return chunks(self._dataset, self._indices, self._settings.chunk_rows)
 
     def _partials(self, key: EvidenceKey, prints: tuple[str, ...]) -> Iterator[RowEvidence]:
         shown = reused = 0
         self._tell(key, 0, 0)
-        for text, chunk in zip(prints, self._chunks(), strict=True):
-            start, stop = int(chunk.positions[0]), int(chunk.positions[-1]) + 1
+        for place, text in enumerate(prints):
+            start = place * self._settings.chunk_rows
+            stop = min(start + self._settings.chunk_rows, len(self._indices))
             part = self._journal.find(text)
             if part is None:
-                part = COLLECTORS[key.kind].collect(self.classifier, chunk, self._settings, self._rows(start, stop), key.threat)
+                images = chunk(self._dataset, self._indices, start, stop)
+                part = COLLECTORS[key.kind].collect(self.classifier, images, self._settings, self._rows(start, stop), key.threat)
                 self._journal.keep(text, part)
             else:
                 reused += stop - start

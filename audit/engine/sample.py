@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,8 +10,9 @@ from audit import data
 from audit.data import Dataset, Resize
 from audit.data.duplicates import contamination, duplicates
 from audit.data.sampling import identity, sample
+from audit.errors import InputError, ModelError
 from audit.evidence import Ints
-from audit.result import DataIdentity
+from audit.result import DataIdentity, ModelIdentity
 from audit.settings import Settings
 
 
@@ -57,6 +59,29 @@ def draw(request: DataRequest, settings: Settings) -> Sample:
         indices=sample(dataset, settings.sample_size, settings.seed),
         train=None if request.train is None else load(request.train),
     )
+
+
+def with_stated_names(sample: Sample, models: Sequence[ModelIdentity]) -> Sample:
+    """The sample with the class names that the models state of themselves, its labels in the models' order.
+
+    Raises:
+        InputError: the models name their classes differently, so that no label means the same to all of them.
+        ModelError: a model states another number of names than it has classes.
+    """
+    stated = {model.class_names: model for model in models if model.class_names}
+    for names, model in stated.items():
+        if len(names) != model.classes:
+            raise ModelError(
+                f"{model.label} states {len(names)} class names and gives {model.classes} classes; mend its class names, or pass "
+                "--class-names"
+            )
+    if len(stated) > 1:
+        first, second = list(stated.values())[:2]
+        raise InputError(
+            f"{first.label} and {second.label} name their classes differently or in another order; audit them apart, or pass "
+            "--class-names if the order is the same"
+        )
+    return sample if not stated else replace(sample, dataset=data.named_by_model(sample.dataset, next(iter(stated))))
 
 
 def describe(dataset: Dataset, indices: Ints, train: Dataset | None, settings: Settings) -> DataIdentity:

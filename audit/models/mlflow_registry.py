@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from audit.environment import MLFLOW_PATIENCE, defaults, variables
 from audit.errors import InputError, ModelError
+from audit.models import class_names
 from audit.models.mlmodel import MLmodel, Route, read
 from audit.models.ref import ModelRef, RefKind
 from audit.models.trust import digests, overall_digest
@@ -99,6 +100,7 @@ def fetch(ref: ModelRef, into: Path, *, tracking_uri: str | None = None, registr
         description=printable(redact(found.description), 2000) if found.description else None,
         tags={printable(key): printable(redact(value), 500) for key, value in sorted(found.tags.items())},
         files=files,
+        class_names=class_names.from_tags(found.tags, label),
     )
     return Fetched(folder=folder, model=model, identity=identity)
 

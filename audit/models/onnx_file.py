@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch  # before onnxruntime: it brings the CUDA libraries that ONNX Runtime looks for
 
 from audit.errors import InputError, MissingCapability, ModelError
-from audit.models import RowLoss
+from audit.models import RowLoss, class_names
 from audit.models.blocks import map_blocks
 from audit.models.device import check
 from audit.models.input_spec import InputSpec, PartialSpec
@@ -51,6 +51,7 @@ class Graph:
     shape: tuple[int | None, ...]
     rows: int | None
     output_name: str
+    metadata: Mapping[str, str]
     cautions: tuple[str, ...]
 
     @property
@@ -179,6 +180,7 @@ def open_graph(path: Path, who: str, *, device: str) -> Graph:
         shape=shape[1:],
         rows=shape[0],
         output_name=output,
+        metadata=session.get_modelmeta().custom_metadata_map,
         cautions=(*cautions, *note),
     )
 
@@ -221,6 +223,7 @@ def wrap(
         device=f"cuda:0 ({torch.cuda.get_device_name(0)})" if graph.provider == _CUDA else "cpu",
         outputs=spec.outputs if spec.outputs != "auto" else "not settled",
         input_spec=spec.words(),
+        class_names=identity.class_names or class_names.from_metadata(graph.metadata, found.classes, who),
         cautions=(*identity.cautions, *graph.cautions, *found.cautions),
     )
     return OnnxClassifier(graph, identity=identity, spec=spec, block_rows=rows)

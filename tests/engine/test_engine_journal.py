@@ -352,3 +352,20 @@ def test_a_machine_that_is_too_small_says_so(digits_store, tmp_path, monkeypatch
     assert broken.kind == "failed"
     assert "16 images does not fit into memory" in broken.error
     assert run.result.models[0].metric("adversarial_accuracy_black_box/linf_0.15").outcome.kind == "measured"
+
+
+def test_evidence_from_the_journal_reads_no_images(gathered, tmp_path, monkeypatch):
+    dataset = data.load("digits:test")
+    indices = sample(dataset, 80, 0)
+    stages = [stage for stage in gathered.plan.stages if stage.key.kind in {Evidence.PREDICTIONS, Evidence.WORST_CASE_BLACK_BOX}]
+    reads: list[int] = []
+    images = type(dataset).images
+    monkeypatch.setattr(type(dataset), "images", lambda self, rows: reads.append(len(rows)) or images(self, rows))
+    with open_journal(tmp_path) as journal:
+        for expected in (80 * (1 + len(stages)), 80):
+            reads.clear()
+            gatherer = Gatherer(gathered.classifier, dataset, indices, SETTINGS, journal, silent)
+            for stage in stages:
+                gatherer.gather(stage.key, stage.needs)
+            # The fingerprints take one look at every image; a stage that was measured before takes none.
+            assert sum(reads) == expected

@@ -324,3 +324,15 @@ def test_the_unused_code_of_an_onnx_model_is_mentioned(store: Store, tmp_path: P
     identity = open_model(store, upload(store, run_id, folder)).identity
     assert "carries code that was not run: the Python files in code/" in identity.cautions[0]
     assert not identity.trusted
+
+
+def test_class_names_in_a_tag(store: Store) -> None:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=store.uri, registry_uri=store.uri)
+    client.set_model_version_tag("small", "3", "audit.class_names", '["a", "b", "c", "d", "e"]')
+    assert open_model(store, "models:/small/3").identity.class_names == ("a", "b", "c", "d", "e")
+    client.set_model_version_tag("small", "3", "audit.class_names", '{"a": 3}')
+    with pytest.raises(ModelError, match=r"tag audit\.class_names: the indices must be 0 to 0"):
+        open_model(store, "models:/small/3")
+    client.delete_model_version_tag("small", "3", "audit.class_names")

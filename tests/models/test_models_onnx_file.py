@@ -287,3 +287,21 @@ def test_a_graph_without_image_size_needs_the_data(tmp_path: Path) -> None:
         load(ModelRef.parse(str(path)), device="cpu")
     with pytest.raises(ModelError, match=r"net: refuses images of 3x9x9"):
         load(ModelRef.parse(str(path)), image_shape=(3, 9, 9), device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "names"),
+    [
+        ({"classes": "a,b,c,d"}, ("a", "b", "c", "d")),
+        ({"names": "{0: 'a', 1: 'b', 2: 'c', 3: 'd'}"}, ("a", "b", "c", "d")),
+        ({"labels": "a,b", "id2label": '{"0": "a", "1": "b", "2": "c", "3": "d"}'}, ("a", "b", "c", "d")),
+        ({"names": "image classifier"}, ()),
+        ({"names": "{0: b'a'}", "classes": "[" * 5000}, ()),
+        ({}, ()),
+    ],
+)
+def test_class_names_in_the_metadata(tmp_path: Path, metadata: dict[str, str], names: tuple[str, ...]) -> None:
+    model = onnx.load(graph(tmp_path / "model.onnx"))
+    helper.set_model_props(model, metadata)
+    onnx.save(model, tmp_path / "model.onnx")
+    assert open_file(tmp_path / "model.onnx").identity.class_names == names
