@@ -43,3 +43,17 @@ class Audited:
     def label(self) -> str:
         """Name and version."""
         return self.model.identity.label
+
+
+@dataclass(frozen=True, kw_only=True)
+class VersionRecord:
+    """One version of a registered model: its newest complete audit, or in words why it has none.
+
+    `verdict` is the registry's tag: the word of the last gate that judged this version, not of the audit alone.
+    """
+
+    name: str
+    version: str
+    audited: Audited | None = None
+    why_none: str | None = None
+    verdict: str | None = None

@@ -1,10 +1,14 @@
-"""Environment variables set for a while: MLflow reads its settings nowhere else."""
+"""What MLflow expects around it: settings in environment variables, a store that is there, names that its filters can hold."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from audit.text import printable, redact
 
 # MLflow's own defaults keep a user waiting for minutes when a server is down, and draw progress bars.
 MLFLOW_PATIENCE = {
@@ -32,3 +36,25 @@ def variables(values: Mapping[str, str]) -> Iterator[None]:
 def defaults(values: Mapping[str, str]) -> AbstractContextManager[None]:
     """As `variables`, but what the user has set already wins."""
     return variables({name: value for name, value in values.items() if name not in os.environ})
+
+
+def missing_store(uri: str) -> str | None:
+    """Why there is no store at a SQLite address, or None: MLflow would create an empty one and then find nothing in it."""
+    if not uri.startswith("sqlite:///") or Path(uri.removeprefix("sqlite:///").partition("?")[0]).is_file():
+        return None
+    return (
+        f"there is no MLflow store at {printable(redact(uri))}; start in the folder that has mlflow.db, "
+        "or give --tracking-uri (MLFLOW_TRACKING_URI)"
+    )
+
+
+def name_filter(name: str) -> str:
+    r"""MLflow's search filter for a registered model. It may match more names than this one: compare those that come back.
+
+    MLflow's filters have no way to write a quote inside a quoted text, so a name that holds one is matched by a pattern.
+
+    >>> name_filter("digits"), name_filter("it's")
+    ("name = 'digits'", "name LIKE 'it_s'")
+    """
+    pattern = re.sub(r"['\"\\]", "_", name)
+    return f"name = '{name}'" if pattern == name else f"name LIKE '{pattern}'"

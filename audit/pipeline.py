@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from audit import gate, models
+from audit import models
 from audit.data import Dataset
 from audit.engine.budget import affordable
 from audit.engine.conclude import conclude
@@ -27,6 +27,7 @@ from audit.engine.sample import DataRequest, Sample, describe, draw, with_stated
 from audit.engine.subject import Subject, open_subject
 from audit.engine.summary import failures
 from audit.engine.table import write_failures
+from audit.engine.verdict import Grounds, grounds, judged
 from audit.errors import AuditError, OutOfMemory
 from audit.evidence import EvidenceKey, Ints
 from audit.models import Classifier
@@ -98,7 +99,12 @@ def run_audit(request: AuditRequest, listen: Listener = _silent) -> AuditRun:
     Raises:
         InputError: an option, model or data set is not usable as given; nothing expensive has been done by then.
     """
-    policy = gate.load_policy(request.policy)
+    on = grounds(
+        request.policy,
+        with_reference=request.reference is not None,
+        tracking_uri=request.tracking_uri,
+        registry_uri=request.registry_uri,
+    )
     sample = draw(request.data_request, request.settings)
     request = replace(request, settings=request.settings.for_images(sample.dataset.image_shape))
     folder = prepare_folder(request.out, resume=request.resume)
@@ -108,10 +114,10 @@ def run_audit(request: AuditRequest, listen: Listener = _silent) -> AuditRun:
             if not (request.resume or folder in request.reuse):
                 journal.clear()
             try:
-                run = _audit(request, sample, policy, folder, journal, listen)
+                run = _audit(request, sample, on, folder, journal, listen)
             except OutOfMemory as error:
                 log.warning("%s; trying blocks of half the size", error)
-                run = _audit(with_half_blocks(request), sample, policy, folder, journal, listen)
+                run = _audit(with_half_blocks(request), sample, on, folder, journal, listen)
         except BaseException:
             put_back(folder)
             raise
@@ -127,7 +133,7 @@ def run_audit(request: AuditRequest, listen: Listener = _silent) -> AuditRun:
 def _audit(
     request: AuditRequest,
     sample: Sample,
-    policy: gate.LoadedPolicy,
+    on: Grounds,
     folder: Path,
     journal: Journal,
     listen: Listener,
@@ -163,11 +169,12 @@ def _audit(
         profile=settings.profile.name,
         threats=tuple(map(str, settings.threats)),
         data=identity,
-        models=tuple(replace(model, verdict=gate.judge(model, identity, settings.threats, policy)) for model in results),
-        rankings=rankings(stores, settings.threats),
+        models=tuple(results),
+        rankings=rankings(stores, settings.threats, [model.skipped for model in results]),
         manifest=manifest(request.command, settings, results[0].identity.device),
         images_kept=settings.keep_images,
     )
+    result = judged(result, stores, on)
     return AuditRun(result=result, written=write_folder(result, stores, folder), interrupted=interrupted)
 
 

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from audit.vocabulary import Better
+from audit.vocabulary import Better, Threat
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -105,6 +105,12 @@ class ScoreRecord:
     means: str
     outcome: Outcome
     threat: str | None = None
+
+    @property
+    def key(self) -> str:
+        """`score/<dimension>[/<threat>]`, the same in MLflow and in a verdict."""
+        where = "" if self.threat is None else f"/{Threat.parse(self.threat).key}"
+        return f"score/{self.dimension.replace(' ', '_')}{where}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,13 +274,21 @@ class DataIdentity:
 
 @dataclass(frozen=True, kw_only=True)
 class RuleOutcome:
-    """One policy line judged: a line passes only on a measured value."""
+    """One policy line judged: a line passes only on a measured value.
+
+    `kind` says what the line is: a pin (what the verdict rests on), a bound, a comparison with another model, or honesty checks;
+    `key` names what it reads (a metric's key, `score/adversarial/linf_8-255`, `requires/threats`), and `limit` is the bound or the
+    margin as a number. Results of earlier versions have none of the three.
+    """
 
     requirement: str
     status: Literal["pass", "fail", "undecided"]
     required: str
     measured: str
     because: str
+    kind: Literal["pin", "bound", "non_inferiority", "checks"] | None = None
+    key: str | None = None
+    limit: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -315,8 +329,19 @@ class PairTest:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """A model that a ranking could not take in, and why."""
+
+    model: int
+    because: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Ranking:
-    """The ranking of one dimension over the audited models; `smallest_detectable` in share of images."""
+    """The ranking of one dimension over the audited models; `smallest_detectable` in share of images.
+
+    There are no rows where fewer than two models could be ranked; `left_out` says why.
+    """
 
     dimension: str
     metric: str
@@ -324,6 +349,7 @@ class Ranking:
     rows: tuple[RankRow, ...]
     tests: tuple[PairTest, ...]
     smallest_detectable: float | None
+    left_out: tuple[LeftOut, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -117,6 +117,11 @@ class Threat:
         return Threat(norm=self.norm, epsilon=epsilon, written=written)
 
     @property
+    def budget(self) -> tuple[Norm, float]:
+        """What makes two threats the same one, however they are spelled: 0.1 and 1/10 are one budget."""
+        return self.norm, self.epsilon
+
+    @property
     def key(self) -> str:
         """The threat inside a metric key; MLflow refuses `:` ambiguities and `=`: `linf_8-255`."""
         return f"{self.norm.value}_{self.written.replace('/', '-')}"

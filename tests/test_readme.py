@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from audit.cli import VERBS
-from audit.gate import parse_policy
+from audit.policy import parse_policy
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -161,8 +161,8 @@ def _tell(result: AuditResult, delivery: Delivery) -> None:
     for model in result.models:
         verdict = model.verdict
         role = "reference" if model.is_reference else (verdict.status.upper() if verdict else "")
-        words = f"policy {verdict.policy}: {verdict.sentence}" if verdict else ""
-        say(f"{printable(model.identity.label)}: {role}, {printable(words)}; overall score {overall_words(model)}")
+        words = f", policy {verdict.policy}: {verdict.sentence}" if verdict else ""
+        say(f"{printable(model.identity.label)}: {role}{printable(words)}; overall score {overall_words(model)}")
         raised = [f"{check.number} ({check.found})" for check in model.checks if check.status == "warn"]
         if raised:
             say(f"  honesty checks raised: {printable('; '.join(raised), 400)}")
@@ -182,7 +182,9 @@ def _tell(result: AuditResult, delivery: Delivery) -> None:
             f"{printable(result.models[row.model].identity.label)} {100 * row.value:.1f} %"
             for row in ranking.rows
         ]
-        say(f"{ranking.dimension}, n = {ranking.samples}:  " + ";  ".join(places))
+        say(f"{ranking.dimension}, n = {ranking.samples}:  " + (";  ".join(places) or "fewer than two models to rank"))
+        for missing in ranking.left_out:
+            say(f"  not ranked: {printable(result.models[missing.model].identity.label)}, because {printable(missing.because)}")
     for path in delivery.files:
         say(str(path))
     if delivery.runs:

@@ -14,13 +14,21 @@ from audit.cli.deliver import deliver
 
 POLICY = """name = "demo"
 
+[requires]                # what the verdict rests on; "any" leaves it open
+threats = ["{threat}"]
+min_samples = 50
+min_profile = "quick"
+data_digest = "any"
+input_spec = "any"
+max_age_days = 30
+
 [[rule]]
 metric = "clean_accuracy"
-at_least = 0.9
+bound = 0.9
 
 [[rule]]
 score = "adversarial"
-at_least = 50             # half of the right answers survive the attacks
+bound = 50                # half of the right answers survive the attacks
 
 [[rule]]
 checks = [1, 9, 12, 17]
@@ -45,7 +53,7 @@ def command(ctx: click.Context, folder: Path, samples: int) -> None:
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
     folder.mkdir(parents=True, exist_ok=True)
     policy = folder / "policy.toml"
-    policy.write_text(POLICY, encoding="utf-8")
+    policy.write_text(POLICY.format(threat=DEMO_THREAT), encoding="utf-8")
     store = f"sqlite:///{(folder / 'mlflow.db').resolve()}"
     click.echo("Training and registering digits-classifier, versions 1 (standard) and 2 (adversarially trained) ...", err=True)
     models = register_demo_models(store, "digits-classifier", folder / "artifacts")

@@ -137,7 +137,7 @@ def check_mlflow_store(tracking_uri: str | None) -> Check:
 def check_templates() -> Check:
     """The report's templates."""
     try:
-        from audit.sinks.report import template_folder
+        from audit.sinks.page import template_folder
 
         return Check(name="templates", status="OK", found=printable(str(template_folder())))
     except Exception as error:  # a missing dependency of the report is as bad as a missing template

@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from audit.data.files import shown
-from audit.environment import MLFLOW_PATIENCE, defaults
+from audit.environment import MLFLOW_PATIENCE, defaults, missing_store
 from audit.errors import DataError
 from audit.text import printable, redact
 
@@ -92,7 +92,8 @@ def fetch(ref: str, into: Path, *, tracking_uri: str | None = None) -> Fetched:
     import mlflow
 
     store = tracking_uri or mlflow.get_tracking_uri()
-    _check_store(store)
+    if problem := missing_store(store):
+        raise DataError(problem)
     suffix = match["suffix"] or ""
     is_run = "run" in match.groupdict()
     with defaults(MLFLOW_PATIENCE), _explained(ref, store):
@@ -171,15 +172,6 @@ def _local_uri(entry: Any, called: str) -> str:
     place = next((described[key] for key in ("uri", "url", "path") if isinstance(described.get(key), str)), None)
     where = f" {shown(place)}" if place is not None else ""
     raise DataError(f"{called} comes from a source of type {kind}{where}, which is not read; download it and give the data by path")
-
-
-def _check_store(uri: str) -> None:
-    """Refuse a SQLite store that is not there: MLflow would create an empty one and then find no run in it."""
-    if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///").partition("?")[0]).is_file():
-        raise DataError(
-            f"there is no MLflow store at {printable(redact(uri))}; start in the folder that has mlflow.db, "
-            "or give --tracking-uri (MLFLOW_TRACKING_URI)"
-        )
 
 
 @contextmanager

@@ -2,44 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from audit.compare import rank
+from audit.compare.ranking import rank
 from audit.engine.summary import ARMS, predictions_of
 from audit.evidence import Evidence, EvidenceKey, EvidenceStore, WorstCase
 from audit.metrics.honesty import beats_white_box
-from audit.result import Ranking
+from audit.result import LeftOut, Ranking
 from audit.vocabulary import Threat
 
-WHITE_BOX = Evidence.WORST_CASE_WHITE_BOX
-METRICS = {
-    Evidence.WORST_CASE_WHITE_BOX: "adversarial_accuracy_white_box",
-    Evidence.WORST_CASE_BLACK_BOX: "adversarial_accuracy_black_box",
-}
+WHITE_BOX, BLACK_BOX = Evidence.WORST_CASE_WHITE_BOX, Evidence.WORST_CASE_BLACK_BOX
+METRICS = {WHITE_BOX: "adversarial_accuracy_white_box", BLACK_BOX: "adversarial_accuracy_black_box"}
 
 
-def rankings(stores: Sequence[EvidenceStore], threats: tuple[Threat, ...]) -> tuple[Ranking, ...]:
+def rankings(
+    stores: Sequence[EvidenceStore], threats: tuple[Threat, ...], skipped: Sequence[Mapping[str, str]]
+) -> tuple[Ranking, ...]:
     """Clean accuracy, then accuracy under attack per threat; nothing for a single model.
 
-    A query-only accuracy is not comparable with a white-box one: all models are ranked by one arm, the white-box one if every model
-    has it and none of them is better at hiding its gradients than at resisting (honesty check 7), else the query-only one.
+    A query-only accuracy is not comparable with a white-box one: all models are ranked by one arm, the one that most of them have.
+    That is the white-box one among equals, unless one of the models is better at hiding its gradients than at resisting (honesty
+    check 7). Models that lack the arm are left out and named.
+
+    Args:
+        stores: the evidence of each model.
+        threats: the audited budgets.
+        skipped: per model why evidence is missing, by its key in words.
     """
     if len(stores) < 2:
         return ()
     found = [rank("Clean accuracy", "clean_accuracy", [predictions_of(store).correct for store in stores])]
-    for threat in threats:
-        for kind, arm in ARMS.items():
-            key = EvidenceKey(kind=kind, threat=threat)
-            if all(key in store for store in stores) and not (kind is WHITE_BOX and _gradients_mislead(stores, threat)):
-                columns = [store.get_as(WorstCase, key).robust for store in stores]
-                found.append(rank(f"Accuracy under {arm} attack, {threat.label}", f"{METRICS[kind]}/{threat.key}", columns))
-                break
-    return tuple(found)
+    return (*found, *(_under_attack(stores, threat, skipped) for threat in threats))
+
+
+def _under_attack(stores: Sequence[EvidenceStore], threat: Threat, skipped: Sequence[Mapping[str, str]]) -> Ranking:
+    keys = {kind: EvidenceKey(kind=kind, threat=threat) for kind in (WHITE_BOX, BLACK_BOX)}
+    having = {kind: [index for index, store in enumerate(stores) if key in store] for kind, key in keys.items()}
+    kind = WHITE_BOX
+    if len(having[BLACK_BOX]) > len(having[WHITE_BOX]) or _gradients_mislead(
+        [stores[index] for index in having[WHITE_BOX]], threat
+    ):
+        kind = BLACK_BOX
+    dimension, metric = f"Accuracy under {ARMS[kind]} attack, {threat.label}", f"{METRICS[kind]}/{threat.key}"
+    left_out = tuple(
+        LeftOut(model=index, because=skipped[index].get(str(keys[kind]), f"no {ARMS[kind]} attack was run"))
+        for index in range(len(stores))
+        if index not in having[kind]
+    )
+    if len(having[kind]) < 2:
+        return Ranking(
+            dimension=dimension,
+            metric=metric,
+            samples=len(predictions_of(stores[0]).labels),
+            rows=(),
+            tests=(),
+            smallest_detectable=None,
+            left_out=left_out,
+        )
+    columns = [stores[index].get_as(WorstCase, keys[kind]).robust for index in having[kind]]
+    return replace(rank(dimension, metric, columns, models=having[kind]), left_out=left_out)
 
 
 def _gradients_mislead(stores: Sequence[EvidenceStore], threat: Threat) -> bool:
     """Whether the query-only arm could rank all of these models, and broke what the white-box arm of one of them could not."""
-    white_box, query_only = (EvidenceKey(kind=kind, threat=threat) for kind in (WHITE_BOX, Evidence.WORST_CASE_BLACK_BOX))
+    white_box, query_only = (EvidenceKey(kind=kind, threat=threat) for kind in (WHITE_BOX, BLACK_BOX))
     if not all(query_only in store for store in stores):
         return False
     return any(

@@ -18,6 +18,7 @@ from audit.engine.summary import ARMS, Failure, predictions_of
 from audit.evidence import (
     BROKEN,
     SURVIVED,
+    AccuracyEpsilon,
     Evidence,
     EvidenceKey,
     EvidenceStore,
@@ -30,6 +31,10 @@ from audit.evidence import (
     WorstCase,
 )
 from audit.fisher.spectrum import spectrum
+from audit.metrics.accuracy import point_name
+from audit.metrics.fisher import KL_RADIUS_TAU, SATURATED_ABOVE
+from audit.metrics.margin import exceeds
+from audit.metrics.spec import key_of
 from audit.result import FAILURES_FOLDER, TABLE_FILE, FailureExample
 
 log = logging.getLogger(__name__)
@@ -38,7 +43,10 @@ STATES = {BROKEN: "broken", SURVIVED: "survived"}
 
 
 def columns(store: EvidenceStore, model: int) -> dict[str, pa.Array]:
-    """One model's columns, one row per sampled example; values that were not measured are null."""
+    """One model's columns, one row per sampled example; values that were not measured are null.
+
+    A column named like a metric's key holds what that metric is the share or the median of.
+    """
     predictions = predictions_of(store)
     rows = len(predictions.labels)
     probabilities = scipy.special.softmax(predictions.logits, axis=1)
@@ -49,6 +57,7 @@ def columns(store: EvidenceStore, model: int) -> dict[str, pa.Array]:
         "predicted": predictions.predicted,
         "correct": predictions.correct,
         "confidence": probabilities.max(axis=1),
+        "saturated_share": probabilities.max(axis=1) > SATURATED_ABOVE,
     }
     for key, value in store.items():
         if key.threat is None:
@@ -62,6 +71,9 @@ def columns(store: EvidenceStore, model: int) -> dict[str, pa.Array]:
             ]
             found[f"{arm}_class/{key.threat.key}"] = pa.array(value.adversarial_class, mask=~broken)
             found[f"{arm}_distance/{key.threat.key}"] = pa.array(value.distance, mask=~broken)
+        if isinstance(value, AccuracyEpsilon):
+            for index, epsilon in enumerate(value.epsilons):
+                found[key_of("accuracy_epsilon_curve", point_name(key.threat, epsilon), key.threat)] = value.robust[:, index]
         if isinstance(value, ReferenceAttack):
             attacked = value.clean_correct
             found[f"reference_success/{key.threat.key}"] = pa.array(value.success, mask=~attacked)
@@ -95,19 +107,25 @@ def _fisher(store: EvidenceStore, rows: int) -> dict[str, pa.Array]:
         raw, _, _ = spectrum(evidence.gram, evidence.logits, 1.0)
         found["lambda_max_raw"] = _spread(raw, evidence.positions, rows)
         if fit in store and not _without_fit(store):
-            fitted, trace, _ = spectrum(evidence.gram, evidence.logits, store.get_as(Temperature, fit).value)
+            fitted, trace, rank = spectrum(evidence.gram, evidence.logits, store.get_as(Temperature, fit).value)
             found["lambda_max_T"] = _spread(fitted, evidence.positions, rows)
             found["trace_T"] = _spread(trace, evidence.positions, rows)
+            moving = fitted > 0
+            found["fisher_effective_rank"] = _spread(rank[moving], evidence.positions[moving], rows)
+            found["kl_radius"] = _spread(np.sqrt(2 * KL_RADIUS_TAU / fitted[moving]), evidence.positions[moving], rows)
         for name in ("margin_linf", "margin_l2", "margin_l1"):
             found[name] = _spread(getattr(evidence, name), evidence.positions, rows)
+        for threat in dict.fromkeys(key.threat for key in store if key.threat is not None):
+            found[key_of("linearised_margin_share", None, threat)] = _spread(exceeds(evidence, threat), evidence.positions, rows)
     if queried in store:
         estimate = store.get_as(FisherEstimate, queried)
         status = np.array([None] * rows, dtype=object)
         status[estimate.positions] = estimate.status
         found["lambda_estimate_status"] = pa.array(status.tolist(), type=pa.string())
-        fitted_values = np.full_like(estimate.lambda_max, np.nan) if _without_fit(store) else estimate.lambda_max
+        unfitted = np.full_like(estimate.lambda_max, np.nan)
         for name, values in (
-            ("lambda_estimate_T", fitted_values),
+            ("lambda_estimate_T", unfitted if _without_fit(store) else estimate.lambda_max),
+            ("fisher_trace_estimate", unfitted if _without_fit(store) else estimate.trace),
             ("lambda_estimate_raw", estimate.lambda_max_raw),
             ("lambda_estimate_relative_error", estimate.standard_error),
         ):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from audit.errors import Undefined
-from audit.evidence import FisherSpectrum, Floats
+from audit.evidence import Bools, FisherSpectrum, Floats
 from audit.metrics.estimates import quantile, share
 from audit.metrics.spec import Estimate, metric
 from audit.vocabulary import Better, Family, Norm, Threat, Unit
@@ -57,10 +59,15 @@ def linearised_margin_share(fisher_spectrum: FisherSpectrum, threat: Threat) -> 
     >>> linearised_margin_share(fisher_spectrum=margins, threat=Threat.parse("l2:0.5")).value
     0.5
     """
-    columns = {Norm.LINF: "margin_linf", Norm.L2: "margin_l2", Norm.L1: "margin_l1"}
-    values: Floats = getattr(fisher_spectrum, columns[threat.norm])
     _linearisable(fisher_spectrum)
-    return share((values > threat.epsilon) & ~fisher_spectrum.zero_gradient, (FIRST_ORDER,))
+    return share(exceeds(fisher_spectrum, threat), (FIRST_ORDER,))
+
+
+def exceeds(evidence: FisherSpectrum, threat: Threat) -> Bools:
+    """Whether each example (n,) is correct with a margin larger than the threat's epsilon."""
+    columns = {Norm.LINF: "margin_linf", Norm.L2: "margin_l2", Norm.L1: "margin_l1"}
+    values: Floats = getattr(evidence, columns[threat.norm])
+    return np.asarray((values > threat.epsilon) & ~evidence.zero_gradient)
 
 
 def _linearisable(evidence: FisherSpectrum) -> None:

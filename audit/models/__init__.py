@@ -11,6 +11,7 @@ Importing this package imports neither torch nor mlflow.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from audit.models.ref import ModelRef
@@ -117,6 +118,27 @@ def load(
         tracking_uri=tracking_uri,
         registry_uri=registry_uri,
     )
+
+
+def resolve(ref: ModelRef, *, tracking_uri: str | None = None, registry_uri: str | None = None) -> ModelIdentity:
+    """What a reference leads to now: its fixed name and the digests of its files, which are hashed and never loaded.
+
+    Args:
+        ref: what the user typed, parsed.
+        tracking_uri: MLflow's tracking store; None takes MLflow's own setting.
+        registry_uri: MLflow's registry; None takes the tracking store's.
+
+    Raises:
+        InputError: there is no such model, or its files cannot be had.
+    """
+    from tempfile import TemporaryDirectory
+
+    from audit.models import mlflow_registry, onnx_content
+
+    if not ref.is_registry:
+        return onnx_content.file_identity(ref.file, ref.reference)
+    with TemporaryDirectory(prefix="audit-model-", ignore_cleanup_errors=True) as folder:
+        return mlflow_registry.fetch(ref, Path(folder), tracking_uri=tracking_uri, registry_uri=registry_uri).identity
 
 
 def resolve_outputs(classifier: Classifier, images: torch.Tensor) -> Classifier:

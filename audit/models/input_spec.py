@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as validated
 
+from audit import toml_file
 from audit.errors import InputError
 from audit.text import printable
 
@@ -186,13 +186,11 @@ def from_file(path: Path) -> PartialSpec:
     Raises:
         InputError: the file cannot be read, is not TOML, or holds an unknown key.
     """
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"input spec {path}: cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"input spec {path}: is not TOML ({printable(str(error), 120)})") from None
-    return _partial(values, str(path))
+    document = toml_file.read(path, "input spec")
+    partial = PartialSpec()
+    for key, value in document.values.items():
+        partial = _partial({key: value}, document.place(key)).over(partial)
+    return partial
 
 
 def from_sidecar(model: Path) -> PartialSpec:

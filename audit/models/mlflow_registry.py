@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from audit.environment import MLFLOW_PATIENCE, defaults, variables
+from audit.environment import MLFLOW_PATIENCE, defaults, missing_store, name_filter, variables
 from audit.errors import InputError, ModelError
 from audit.models import class_names
 from audit.models.mlmodel import MLmodel, Route, read
@@ -65,8 +65,9 @@ def fetch(ref: ModelRef, into: Path, *, tracking_uri: str | None = None, registr
 
     tracking = tracking_uri or mlflow.get_tracking_uri()
     registry = registry_uri or (tracking_uri if tracking_uri else mlflow.get_registry_uri())
-    for store in dict.fromkeys((tracking, registry)):
-        _check_store(store)
+    for store in (tracking, registry):
+        if problem := missing_store(store):
+            raise InputError(problem)
     with defaults(MLFLOW_PATIENCE):
         try:
             found = _find(MlflowClient(tracking_uri=tracking, registry_uri=registry), ref)
@@ -159,11 +160,11 @@ def _find(client: MlflowClient, ref: ModelRef) -> _Found:
     if ref.kind is RefKind.ALIAS and ref.alias:
         version = client.get_model_version_by_alias(ref.name, ref.alias)
     elif ref.kind is RefKind.LATEST:
-        quoted = ref.name.replace("'", "''")
-        newest = client.search_model_versions(f"name='{quoted}'", order_by=["version_number DESC"], max_results=1)
-        if not newest:
+        found = client.search_model_versions(name_filter(ref.name), order_by=["version_number DESC"])
+        newest = next((each for each in found if each.name == ref.name), None)
+        if newest is None:
             raise InputError(f"model {printable(ref.name)!r} has no version yet; register one")
-        version = newest[0]
+        version = newest
     else:
         version = client.get_model_version(ref.name, str(ref.version))
     # MLflow resolves a models: URI in its globally set store, whatever store it is told of, so the files are located here.
@@ -200,18 +201,6 @@ def _in_run(client: MlflowClient, run_id: str, path: str) -> _Found:
         run_id=run_id,
         tags=dict(newest.tags),
     )
-
-
-def _check_store(uri: str) -> None:
-    """Refuse a SQLite store that is not there: MLflow would create an empty one and then find no model in it."""
-    if not uri.startswith("sqlite:///"):
-        return
-    path = Path(uri.removeprefix("sqlite:///").partition("?")[0])
-    if not path.is_file():
-        raise InputError(
-            f"there is no MLflow store at {printable(redact(uri))}; start in the folder that has mlflow.db, "
-            "or give --tracking-uri (MLFLOW_TRACKING_URI)"
-        )
 
 
 def _explain(error: Exception, ref: ModelRef, store: str, *, downloading: bool = False) -> NoReturn:

@@ -1,12 +1,15 @@
-"""A result folder on disk -> AuditResult, or one sentence saying why it cannot be read."""
+"""A result folder on disk -> AuditResult and its audited models, or one sentence saying why it cannot be read."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+from audit.audited import Audited
 from audit.errors import InputError
-from audit.result import RESULT_FILE, SCHEMA_VERSION, AuditResult, from_json
+from audit.records.examples import ExampleTable, read_table
+from audit.result import RESULT_FILE, SCHEMA_VERSION, TABLE_FILE, AuditResult, from_json
 from audit.text import printable
 
 
@@ -31,6 +34,34 @@ def read_folder(path: Path) -> AuditResult:
         ) from error
     _check_schema(document, name)
     return _parse(text, name)
+
+
+def audited_in(path: Path, *, source: str, run_id: str | None = None) -> tuple[Audited, ...]:
+    """Every model of the result in `path`, the reference too, with its per-example columns.
+
+    Args:
+        path: a result folder, or the `result.json` inside one.
+        source: where the result was found, in words.
+        run_id: the audit's parent run in MLflow, where it came from there.
+
+    Raises:
+        InputError: as `read_folder`.
+    """
+    result = read_folder(path)
+    table = read_table(path.parent if path.is_file() else path)
+    return tuple(
+        _with_table(Audited(result=result, index=index, source=source, ids=table.ids[:0], run_id=run_id), table)
+        for index in range(len(result.models))
+    )
+
+
+def _with_table(audited: Audited, table: ExampleTable) -> Audited:
+    ids, columns = table.of(audited.index)
+    samples = audited.result.data.samples
+    if table.problem is not None or len(ids) != samples:
+        rows = f"{TABLE_FILE} has {len(ids)} rows of this model, and the result rests on {samples} examples"
+        return replace(audited, no_table=table.problem or rows)
+    return replace(audited, ids=ids, columns=columns)
 
 
 def _text(file: Path, *, shown: str) -> str:

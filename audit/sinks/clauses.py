@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from audit.errors import InputError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from audit import toml_file
+from audit.text import nearest, printable
 
 # Sections a clause may point to: the ids of the report's headings.
 SECTIONS = {
@@ -36,31 +39,35 @@ class Clause:
     sections: tuple[str, ...]
 
 
+def _section(name: str) -> str:
+    if name not in SECTIONS:
+        raise ValueError(f"there is no section {printable(name, 80)!r}{nearest(name, SECTIONS)}")
+    return name
+
+
+Text = Annotated[str, Field(min_length=1)]
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    source: Text
+    asks: Text
+    evidence: Text
+    sections: tuple[Annotated[str, AfterValidator(_section)], ...] = ()
+
+
+class _Map(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    clause: Annotated[tuple[_Row, ...], Field(min_length=1)]
+
+
 def read(path: Path) -> tuple[Clause, ...]:
     """Read `[[clause]]` tables with `source`, `asks`, `evidence` and `sections`.
 
     Raises:
-        InputError: the file is missing, not TOML, or a clause lacks a field or names an unknown section.
+        InputError: the file cannot be read, is not TOML, or a clause lacks a field or names an unknown section.
     """
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"the clause map {path} cannot be read ({error}); give a TOML file with [[clause]] tables") from error
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"the clause map {path} is not TOML: {error}") from error
-    rows = document.get("clause")
-    if not isinstance(rows, list) or not rows:
-        raise InputError(f"the clause map {path} has no [[clause]] table")
-    return tuple(_clause(path, index, row) for index, row in enumerate(rows, start=1))
-
-
-def _clause(path: Path, index: int, row: object) -> Clause:
-    texts = [row.get(name) for name in ("source", "asks", "evidence")] if isinstance(row, dict) else [None]
-    sections = row.get("sections", []) if isinstance(row, dict) else []
-    if not all(isinstance(text, str) and text for text in texts) or not isinstance(sections, list):
-        raise InputError(f"clause {index} of {path} needs the texts source, asks and evidence, and a list of sections")
-    for section in sections:
-        if section not in SECTIONS:
-            raise InputError(f"clause {index} of {path} names the section {section!r}; sections are {', '.join(SECTIONS)}")
-    source, asks, evidence = (str(text) for text in texts)
-    return Clause(source=source, asks=asks, evidence=evidence, sections=tuple(str(section) for section in sections))
+    found = toml_file.validate(toml_file.read(path, "clause map"), _Map)
+    return tuple(Clause(source=row.source, asks=row.asks, evidence=row.evidence, sections=row.sections) for row in found.clause)

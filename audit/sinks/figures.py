@@ -23,7 +23,7 @@ from audit.sinks.report_words import fixed, number
 
 Floats = npt.NDArray[np.float64]
 WIDTH = 340
-_SMALL, _TEXT = 10.5, 11
+SMALL, _TEXT = 10.5, 11
 # Measured for IBM Plex Sans at 11 units, with a margin: labels must fit without measuring the font itself.
 _CHARACTER = 6.1
 _LABEL_GAP = 13.0
@@ -32,7 +32,7 @@ _STYLE: dict[str, Any] = {
     "text.usetex": False, "text.color": INK, "axes.labelcolor": MUTED, "axes.labelsize": _TEXT, "axes.edgecolor": MUTED,
     "axes.linewidth": 0.8, "axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False, "axes.grid": True,
     "axes.grid.axis": "y", "axes.axisbelow": True, "axes.facecolor": "none", "axes.unicode_minus": True, "grid.color": RULE,
-    "grid.linewidth": 0.8, "xtick.color": MUTED, "ytick.color": MUTED, "xtick.labelsize": _SMALL, "ytick.labelsize": _SMALL,
+    "grid.linewidth": 0.8, "xtick.color": MUTED, "ytick.color": MUTED, "xtick.labelsize": SMALL, "ytick.labelsize": SMALL,
     "xtick.major.size": 3, "xtick.major.width": 0.8, "ytick.major.size": 0, "xtick.minor.size": 0, "ytick.major.pad": 5,
     "figure.facecolor": "none", "savefig.facecolor": "none", "lines.solid_capstyle": "round", "axes.xmargin": 0,
 }  # fmt: skip
@@ -80,9 +80,9 @@ def accuracy_epsilon(
     series: Sequence[Series], *, mark: float, mark_label: str, chance: float | None, x_label: str, key: str, alt: str
 ) -> Markup:
     """Accuracy in percent against epsilon, one labelled curve with its band per model; `mark` is the audited epsilon."""
-    with _style():
+    with drawing():
         right = _label_width([item.label for item in series])
-        figure, axes = _panel(252, left=38, right=right, top=18, bottom=42)
+        figure, axes = panel(252, left=38, right=right, top=18, bottom=42)
         for item, (dash, marker), width in _dressed(series):
             colour = _colour(item.subject)
             if item.low is not None and item.high is not None:
@@ -94,7 +94,7 @@ def accuracy_epsilon(
         _mark(axes, mark, mark_label)
         if chance is not None:
             axes.axhline(chance, color=MUTED, lw=0.8, ls=(0, (1, 2.2)))
-            axes.text(highest * 0.015, chance + 1.5, "chance", fontsize=_SMALL, color=MUTED, ha="left", va="bottom")
+            axes.text(highest * 0.015, chance + 1.5, "chance", fontsize=SMALL, color=MUTED, ha="left", va="bottom")
         axes.set_xlabel(x_label, loc="left")
         _label_ends(axes, [(float(item.x[-1]), float(item.y[-1]), item.label, item.subject) for item in series], units=192 / 100)
         return inline_svg(figure, key=key, alt=alt)
@@ -102,8 +102,8 @@ def accuracy_epsilon(
 
 def margin_survival(series: Sequence[Sample], *, mark: float, mark_label: str, highest: float, key: str, alt: str) -> Markup:
     """The share of images whose margin exceeds the axis value, in percent; values and axis in 1/255."""
-    with _style():
-        figure, axes = _panel(252, left=38, right=_label_width([item.label for item in series]), top=18, bottom=42)
+    with drawing():
+        figure, axes = panel(252, left=38, right=_label_width([item.label for item in series]), top=18, bottom=42)
         ends = []
         for item, (dash, _), width in _dressed(series):
             values = np.sort(item.values)
@@ -121,7 +121,7 @@ def margin_survival(series: Sequence[Sample], *, mark: float, mark_label: str, h
 
 def histograms(series: Sequence[Sample], *, limits: tuple[float, float], x_label: str, key: str, alt: str) -> Markup:
     """One histogram per model on a shared logarithmic axis, each with its median; values outside `limits` join the edge."""
-    with _style():
+    with drawing():
         row, top, bottom = (76 if len(series) < 4 else 56), 6, 42
         height = row * len(series) + top + bottom
         figure = Figure(figsize=(WIDTH / 72, height / 72))
@@ -152,9 +152,9 @@ def histograms(series: Sequence[Sample], *, limits: tuple[float, float], x_label
 
 def ranking(rows: Sequence[Ranked], *, x_label: str, decimals: int, key: str, alt: str) -> Markup:
     """Models best first with value and interval; models that share a rank interval are joined by a bracket."""
-    with _style():
+    with drawing():
         left = 52 + min(20, max(len(row.label) for row in rows)) * _CHARACTER
-        figure, axes = _panel(28 * len(rows) + 56, left=left, right=40, top=10, bottom=46)
+        figure, axes = panel(28 * len(rows) + 56, left=left, right=40, top=10, bottom=46)
         low, high = min(row.low for row in rows), max(row.high for row in rows)
         room = (high - low) * 0.06 or 1.0
         axes.set_xlim(low - room, high + room)
@@ -164,7 +164,7 @@ def ranking(rows: Sequence[Ranked], *, x_label: str, decimals: int, key: str, al
             colour, ink = _colour(row.subject), SUBJECT if row.subject else MUTED
             axes.plot([row.low, row.high], [y, y], color=colour, lw=2.4 if row.subject else 1.6)
             axes.plot([row.value], [y], "o" if row.subject else "s", color=colour, ms=7 if row.subject else 5.5, mec=PAPER, mew=1)
-            axes.text(row.high + 5 * unit, y, fixed(row.value, decimals), color=ink, fontsize=_SMALL, va="center")
+            axes.text(row.high + 5 * unit, y, fixed(row.value, decimals), color=ink, fontsize=SMALL, va="center")
             _text(axes, low - room - (left - 50) * unit, y, row.label, row.subject, va="center", colour=INK)
         for rank in dict.fromkeys(row.rank for row in rows):
             places = [y for y, row in zip(heights, rows, strict=True) if row.rank == rank]
@@ -210,12 +210,14 @@ def spread(targets: Sequence[float], gap: float, low: float, high: float) -> lis
 
 
 @contextmanager
-def _style() -> Iterator[None]:
+def drawing() -> Iterator[None]:
+    """The report's style for what is drawn inside."""
     with matplotlib.rc_context(_STYLE):  # type: ignore[arg-type]
         yield
 
 
-def _panel(height: float, *, left: float, right: float, top: float, bottom: float) -> tuple[Figure, Axes]:
+def panel(height: float, *, left: float, right: float, top: float, bottom: float) -> tuple[Figure, Axes]:
+    """A figure `WIDTH` wide with one pair of axes; all lengths in 1/72 inch."""
     figure = Figure(figsize=(WIDTH / 72, height / 72))
     axes = figure.add_axes((left / WIDTH, bottom / height, 1 - (left + right) / WIDTH, 1 - (top + bottom) / height))
     return figure, axes
@@ -252,7 +254,7 @@ def _percent_axis(axes: Axes, highest: float) -> None:
 
 def _mark(axes: Axes, at: float, label: str) -> None:
     axes.axvline(at, color=INK, lw=0.9, zorder=1)
-    axes.text(at, 104, f" {label}", fontsize=_SMALL, color=INK, va="center", ha="left")
+    axes.text(at, 104, f" {label}", fontsize=SMALL, color=INK, va="center", ha="left")
 
 
 def _label_ends(axes: Axes, ends: Sequence[tuple[float, float, str, bool]], *, units: float) -> None:

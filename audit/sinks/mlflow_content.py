@@ -3,9 +3,12 @@
 | run | holds |
 |---|---|
 | one parent per audit | params, data set, the output files, `audit.result_id`, `audit.verdict`, `audit.complete` (set last) |
-| one child per model | all measured values under their keys, bounds under `<key>.ci_low` and `<key>.ci_high` |
+| one child per model | all measured values under their keys, the same for every version, so that MLflow's charts show the trend |
 | | `score/<dimension>`, one per threat where it has one: `score/<dimension>/<threat>` |
-| | `metrics.json`: a table of all values, and of the reasons why others are missing |
+| | `audit.model` and `audit.model_version`, to filter and group MLflow's run table by |
+| | `metrics.json`: a table of all values with their intervals, and of the reasons why others are missing |
+
+Bounds of intervals are in that table only: as metrics they made two of every three charts.
 """
 
 from __future__ import annotations
@@ -18,11 +21,18 @@ from datetime import datetime
 
 from audit.result import AuditResult, Failed, Measured, MetricRecord, ModelResult, OverallScore
 from audit.text import printable, redact
-from audit.vocabulary import Threat
 
 RESULT_ID = "audit.result_id"
 COMPLETE = "audit.complete"
 MODEL_INDEX = "audit.model_index"
+MODEL, MODEL_VERSION = "audit.model", "audit.model_version"
+RUN_ID = "audit.run_id"
+PARENT = "mlflow.parentRunId"
+VERDICT = "audit.verdict"
+POLICY = "audit.policy"
+POLICY_SHA256 = "audit.policy_sha256"
+GATE_DATE = "audit.gate_date"
+GATE_RESULT_ID = "audit.gate_result_id"
 TABLE = "metrics.json"
 
 # The strictest limits among MLflow's stores, old and new; a digest may have 36 characters, but columns show it whole.
@@ -92,7 +102,7 @@ def parent_content(result: AuditResult) -> RunContent:
         RESULT_ID: result.id,
         "audit.schema_version": str(result.schema_version),
         "audit.status": "partly failed" if incomplete else "audited",
-        "audit.verdict": verdict,
+        VERDICT: verdict,
         "audit.date": result.created,
         "mlflow.note.content": f"Robustness audit, policy verdict: {verdict}. The report is under Artifacts: report.html. "
         "One child run per model holds the metrics.",
@@ -108,9 +118,11 @@ def model_content(result: AuditResult, index: int) -> RunContent:
     tags = {
         RESULT_ID: result.id,
         MODEL_INDEX: str(index),
+        MODEL: identity.name,
+        **({} if identity.version is None else {MODEL_VERSION: identity.version}),
         "audit.schema_version": str(result.schema_version),
         "audit.status": _status(model),
-        "audit.verdict": _verdict(model),
+        VERDICT: _verdict(model),
         "audit.score": score_in_words(model.overall),
         "audit.date": result.created,
         "audit.role": "reference" if model.is_reference else "subject",
@@ -140,12 +152,14 @@ def version_tags(result: AuditResult, model: ModelResult, run_id: str) -> dict[s
     """The tags of a registered model version; `audit.run_id` is the audit's parent run, which holds the report."""
     tags = {
         "audit.status": _status(model),
-        "audit.run_id": run_id,
+        RUN_ID: run_id,
         RESULT_ID: result.id,
         "audit.score": score_in_words(model.overall),
         "audit.date": result.created,
-        "audit.verdict": _verdict(model),
+        VERDICT: _verdict(model),
     }
+    if model.verdict is not None:
+        tags |= {POLICY: model.verdict.policy, POLICY_SHA256: model.verdict.policy_digest}
     return _tags(tags)
 
 
@@ -163,18 +177,10 @@ def score_in_words(overall: OverallScore) -> str:
 
 
 def _metrics(model: ModelResult) -> dict[str, float]:
-    # MLflow's charts make a section of what stands before the last slash: with a dot the bounds stay beside their value.
-    values: dict[str, float] = {}
-    for record in model.metrics:
-        if isinstance(record.outcome, Measured):
-            values[record.key] = record.outcome.value
-            if record.outcome.interval is not None:
-                values[f"{record.key}.ci_low"] = record.outcome.interval.low
-                values[f"{record.key}.ci_high"] = record.outcome.interval.high
+    values = {record.key: record.outcome.value for record in model.metrics if isinstance(record.outcome, Measured)}
     for score in model.scores:
         if isinstance(score.outcome, Measured):
-            where = "" if score.threat is None else f"/{Threat.parse(score.threat).key}"
-            values[f"score/{score.dimension.replace(' ', '_')}{where}"] = score.outcome.value
+            values[score.key] = score.outcome.value
     if model.overall.value is not None:
         # A chart cannot say "at most", so an undetermined overall score has another key.
         values["score/overall_at_most" if model.overall.undetermined else "score/overall"] = model.overall.value

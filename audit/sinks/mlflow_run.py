@@ -18,17 +18,19 @@ from typing import TYPE_CHECKING
 from audit.environment import defaults
 from audit.errors import SinkError
 from audit.records.folder import read_folder
-from audit.result import FAILURES_FOLDER, RESULT_FILE, TABLE_FILE, AuditResult, ModelResult
+from audit.result import FAILURES_FOLDER, RESULT_FILE, TABLE_FILE, AuditResult
 from audit.sinks import mlflow_content as content
 from audit.sinks.mlflow_server import (
     DEFAULT_EXPERIMENT,
     FIRST_CONTACT,
+    GONE,
     WHILE_LOGGING,
     cause,
     open_hint,
     push_command,
     shown_address,
 )
+from audit.sinks.mlflow_verdict import tag_audited
 from audit.text import printable, redact
 
 if TYPE_CHECKING:
@@ -38,8 +40,6 @@ if TYPE_CHECKING:
 FILES = (RESULT_FILE, "report.html", "report.pdf", TABLE_FILE)
 # MLflow takes 1000 metrics in a call, but its SQL store stumbles when more than 100 that it already has come again (3.17).
 BATCH = 100
-_PARENT = "mlflow.parentRunId"
-_GONE = {"RESOURCE_DOES_NOT_EXIST", "NOT_FOUND", "ENDPOINT_NOT_FOUND"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +140,9 @@ def _fill(
 ) -> LoggedRuns:
     """Bring the parent and its children from whatever state they are in to complete."""
     parent_id, started = parent.info.run_id, content.milliseconds(result)
-    known = {run.data.tags.get(content.MODEL_INDEX): run for run in reversed(children) if run.data.tags.get(_PARENT) == parent_id}
+    known = {
+        run.data.tags.get(content.MODEL_INDEX): run for run in reversed(children) if run.data.tags.get(content.PARENT) == parent_id
+    }
     ids: list[str] = []
     notes: list[str] = []
     for index, model in enumerate(result.models):
@@ -156,7 +158,7 @@ def _fill(
     if (folder / FAILURES_FOLDER).is_dir():
         client.log_artifacts(parent_id, str(folder / FAILURES_FOLDER), FAILURES_FOLDER)
     for model in result.subjects:
-        notes += _tag_version(client, result, model, parent_id)
+        notes += tag_audited(client, result, model, parent_id)
     client.set_terminated(parent_id, end_time=started + int(sum(model.seconds for model in result.models) * 1000))
     _delete_surplus(client, result.id, keep={parent_id, *ids})
     client.set_tag(parent_id, content.COMPLETE, "true")
@@ -174,14 +176,14 @@ def _found(client: MlflowClient, result_id: str) -> tuple[list[Run], list[Run]]:
     runs: list[Run] = []
     for start in range(0, len(experiments), BATCH):
         runs += client.search_runs(experiments[start : start + BATCH], query, max_results=1000)
-    children = sorted((run for run in runs if _PARENT in run.data.tags), key=lambda run: str(run.info.run_id))
-    counts = [run.data.tags[_PARENT] for run in children]
-    parents = [run for run in runs if _PARENT not in run.data.tags]
+    children = sorted((run for run in runs if content.PARENT in run.data.tags), key=lambda run: str(run.info.run_id))
+    counts = [run.data.tags[content.PARENT] for run in children]
+    parents = [run for run in runs if content.PARENT not in run.data.tags]
     return sorted(parents, key=lambda run: (-counts.count(run.info.run_id), run.info.run_id)), children
 
 
 def _ids(children: Sequence[Run], parent_id: str) -> tuple[str, ...]:
-    own = [run for run in children if run.data.tags[_PARENT] == parent_id]
+    own = [run for run in children if run.data.tags[content.PARENT] == parent_id]
     return tuple(run.info.run_id for run in sorted(own, key=lambda run: int(run.data.tags.get(content.MODEL_INDEX, "0"))))
 
 
@@ -202,7 +204,7 @@ def _context_tags(tags: dict[str, str]) -> dict[str, str]:
 
 
 def _create_child(client: MlflowClient, parent: Run, result: AuditResult, index: int) -> Run:
-    identifying = {_PARENT: parent.info.run_id, content.RESULT_ID: result.id, content.MODEL_INDEX: str(index)}
+    identifying = {content.PARENT: parent.info.run_id, content.RESULT_ID: result.id, content.MODEL_INDEX: str(index)}
     name = content.model_content(result, index).name
     return client.create_run(parent.info.experiment_id, content.milliseconds(result), _context_tags(identifying), name)
 
@@ -228,7 +230,7 @@ def _known_model(client: MlflowClient, model_id: str | None) -> tuple[str | None
     try:
         client.get_logged_model(model_id)
     except MlflowException as error:
-        if error.error_code not in _GONE:
+        if error.error_code not in GONE:
             raise
         return None, [f"the tracking store does not hold model {printable(model_id)}, so its metrics are not linked to it"]
     return model_id, []
@@ -264,26 +266,6 @@ def _dataset(result: AuditResult) -> DatasetInput:
         profile=json.dumps(profile),
     )
     return DatasetInput(dataset, [InputTag("mlflow.data.context", "evaluation")])
-
-
-def _tag_version(client: MlflowClient, result: AuditResult, model: ModelResult, parent_id: str) -> list[str]:
-    """Tag the registered version, unless it is gone or a later audit has tagged it."""
-    from mlflow.exceptions import MlflowException
-
-    name, version = model.identity.name, model.identity.version
-    if version is None:
-        return []
-    try:
-        found = client.get_model_version(name, version)
-    except MlflowException as error:
-        if error.error_code not in _GONE:
-            raise
-        return [f"the registry does not hold {printable(model.identity.label)}, so it got no tags"]
-    if str(found.tags.get("audit.date", "")) > result.created:
-        return [f"{printable(model.identity.label)} keeps the tags of a later audit"]
-    for key, value in content.version_tags(result, model, parent_id).items():
-        client.set_model_version_tag(name, version, key, value)
-    return []
 
 
 def _delete_surplus(client: MlflowClient, result_id: str, *, keep: set[str]) -> None:

@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 from audit.errors import SinkError
 from audit.text import printable, redact
 
+# The codes of a thing that is not there, of old and new servers.
+GONE = {"RESOURCE_DOES_NOT_EXIST", "NOT_FOUND", "ENDPOINT_NOT_FOUND"}
 DEFAULT_EXPERIMENT = "audit"
 # What the command line logs to when nothing else is said.
 DEFAULT_STORE = "sqlite:///mlflow.db"
@@ -72,7 +74,7 @@ def cause(error: BaseException) -> str:
     if codes & {"UNAUTHENTICATED", "CUSTOMER_UNAUTHORIZED"} or 401 in status:
         return "it wants a login (401); set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN"
     if "PERMISSION_DENIED" in codes or 403 in status:
-        return "it refuses this login (403); ask its owner for edit rights on experiment, artifacts and registered model"
+        return "it refuses this login (403); ask its owner for rights on experiment, artifacts and registered model"
     if any(isinstance(link, Timeout) for link in chain) or "timed out" in text:
         return "it did not answer in time; check that it is running (MLFLOW_HTTP_REQUEST_TIMEOUT sets the seconds to wait)"
     if any(isinstance(link, NoConnection) for link in chain):

@@ -26,7 +26,10 @@ class Fact:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreCell:
-    """One model's score in one dimension; either `score` and the bar's numbers, or why it is missing."""
+    """One model's score in one dimension; either `score` and the bar's numbers, or why it is missing.
+
+    `limit` is where the policy's bound stands, None where it has none for this score.
+    """
 
     label: str
     subject: bool
@@ -36,6 +39,7 @@ class ScoreCell:
     high: float | None
     interval: str | None
     missing: Missing | None
+    limit: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +85,11 @@ class Front:
     more_sections: tuple[str, ...]
     steps: tuple[str, ...]
     more_steps: int
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether a bar shows a bound of the policy."""
+        return any(cell.limit is not None for dimension in self.dimensions for cell in dimension.cells)
 
 
 def front(result: AuditResult, labels: Sequence[str]) -> Front:
@@ -187,7 +196,7 @@ def _dimensions(result: AuditResult, labels: Sequence[str]) -> tuple[Dimension, 
         cells, lowest, means = [], float("inf"), ""
         for model, label in zip(result.models, labels, strict=True):
             score = next((item for item in model.scores if (item.dimension, item.threat) == (dimension, threat)), None)
-            cells.append(_score_cell(score, label, not model.is_reference))
+            cells.append(_score_cell(score, model, label))
             if score is not None:
                 means = means or score.means
                 if isinstance(score.outcome, Measured) and not model.is_reference:
@@ -199,14 +208,21 @@ def _dimensions(result: AuditResult, labels: Sequence[str]) -> tuple[Dimension, 
     return tuple(row for _, row in sorted(rows, key=lambda item: item[0]))
 
 
-def _score_cell(score: ScoreRecord | None, label: str, subject: bool) -> ScoreCell:
+def _limit(score: ScoreRecord, model: ModelResult) -> float | None:
+    """Where the policy's bound on this score stands on the bar."""
+    rules = () if model.verdict is None else model.verdict.rules
+    return next((min(100.0, max(0.0, rule.limit)) for rule in rules if rule.key == score.key and rule.limit is not None), None)
+
+
+def _score_cell(score: ScoreRecord | None, model: ModelResult, label: str) -> ScoreCell:
+    subject = not model.is_reference
     outcome = None if score is None else score.outcome
-    if isinstance(outcome, Measured):
+    if score is not None and isinstance(outcome, Measured):
         interval = outcome.interval
         return ScoreCell(
             label=label, subject=subject, score=words.fixed(outcome.value, 0), value=min(100.0, max(0.0, outcome.value)),
             low=None if interval is None else max(0.0, interval.low), high=None if interval is None else min(100.0, interval.high),
-            interval=words.score_interval(interval), missing=None,
+            interval=words.score_interval(interval), missing=None, limit=_limit(score, model),
         )  # fmt: skip
     reason = Missing(kind="Not measured", because="this audit has no such score for this model")
     if outcome is not None:

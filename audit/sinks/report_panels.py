@@ -9,17 +9,16 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
+from audit.records.examples import ExampleTable
 from audit.result import AuditResult, Curve, CurvePoint, PairTest
 from audit.sinks import figures
 from audit.sinks import report_words as words
-from audit.sinks.example_table import ExampleTable
 from audit.sinks.figures import Ranked, Sample, Series
 from audit.sinks.report_results import SIGNIFICANT, EpsilonTable, RankingTable
 from audit.vocabulary import Norm
 
 # Exact values where the model has gradients, else the estimates from queries.
 _LAMBDA = {"fitted": ("lambda_max_T", "lambda_estimate_T"), "raw": ("lambda_max_raw", "lambda_estimate_raw")}
-COLUMNS = (*_LAMBDA["fitted"], *_LAMBDA["raw"], "margin_linf")
 Floats = npt.NDArray[np.float64]
 
 

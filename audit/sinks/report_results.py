@@ -211,6 +211,15 @@ def ranking_tables(result: AuditResult, labels: Sequence[str]) -> tuple[RankingT
     return tuple(tables)
 
 
+def ranking_gaps(result: AuditResult, labels: Sequence[str]) -> tuple[str, ...]:
+    """Which models each ranking leaves out, and why."""
+    return tuple(
+        f"{ranking.dimension}: {labels[missing.model]} is not ranked, because {missing.because}."
+        for ranking in result.rankings
+        for missing in ranking.left_out
+    )
+
+
 def _pair(test: PairTest, labels: Sequence[str]) -> PairRow:
     first, second, p = labels[test.first], labels[test.second], test.adjusted_p_value
     better = first if test.only_first > test.only_second else second

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from audit.records.examples import ExampleTable
 from audit.result import AuditResult, Measured, RuleOutcome, Verdict
 from audit.sinks import report_words as words
 from audit.sinks.clauses import SECTIONS, Clause
-from audit.sinks.example_table import ExampleTable
 from audit.sinks.report_front import Fact, Front, front
 from audit.sinks.report_gallery import Gallery, gallery
 from audit.sinks.report_limits import Limits, limits
@@ -25,6 +25,7 @@ from audit.sinks.report_results import (
     check_rows,
     class_tables,
     epsilon_tables,
+    ranking_gaps,
     ranking_tables,
 )
 
@@ -95,6 +96,7 @@ class Report:
     metrics: MetricTables
     cascades: tuple[CascadeTable, ...]
     rankings: tuple[RankingTable, ...]
+    ranking_gaps: tuple[str, ...]
     ranking_panels: Panels
     gallery: Gallery
     images_kept: bool
@@ -142,6 +144,7 @@ def view(result: AuditResult, table: ExampleTable, folder: Path, clauses: tuple[
         metrics=metric_tables(result, labels),
         cascades=cascade_tables(result, labels),
         rankings=rankings,
+        ranking_gaps=ranking_gaps(result, labels),
         ranking_panels=ranking_panels(rankings),
         gallery=gallery(result, labels, folder),
         images_kept=result.images_kept,

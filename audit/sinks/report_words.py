@@ -122,31 +122,47 @@ class ValueText:
     samples: int
 
 
-def _writer(record: MetricRecord) -> tuple[int, str, float, int | None]:
-    """(fixed decimals or -1, unit word, factor, significant digits) for a record's unit."""
-    if record.unit == Unit.SHARE.value:
-        return 1, "%", 100.0, None
-    if record.unit in {Unit.PROBABILITY.value, Unit.SSIM.value}:
-        return 3, _UNIT_WORDS.get(record.unit, record.unit), 1.0, None
-    if record.unit == Unit.TEMPERATURE.value:
-        return 2, "", 1.0, None
-    if record.unit == Unit.PIXELS.value and (record.variant or record.threat or "").startswith(Norm.LINF.value):
-        return 1, "/255", 255.0, None
-    return -1, _UNIT_WORDS.get(record.unit, record.unit), 1.0, 3
+def written(value: float, unit: str, where: str | None = None) -> str:
+    """A value of the catalogue without its unit; `where` is its variant or threat, since L∞ distances are written as k/255.
+
+    >>> written(0.7201, "share"), written(0.7201, "probability"), written(0.02, "pixel range", "linf")
+    ('72.0', '0.720', '5.1')
+    """
+    if unit == Unit.SHARE.value:
+        return percent(value)
+    if unit in {Unit.PROBABILITY.value, Unit.SSIM.value}:
+        return fixed(value, 3)
+    if unit == Unit.TEMPERATURE.value:
+        return fixed(value, 2)
+    return fixed(value * 255, 1) if _in_grey_levels(unit, where) else number(value)
+
+
+def unit_word(unit: str, where: str | None = None) -> str:
+    """What stands after a value that `written` wrote: `%`, `/255`, `prob.` or nothing."""
+    if unit == Unit.SHARE.value:
+        return "%"
+    return "/255" if _in_grey_levels(unit, where) else _UNIT_WORDS.get(unit, unit)
+
+
+def scale(unit: str, where: str | None = None) -> float:
+    """What `written` multiplies a value with."""
+    if unit == Unit.SHARE.value:
+        return 100.0
+    return 255.0 if _in_grey_levels(unit, where) else 1.0
+
+
+def _in_grey_levels(unit: str, where: str | None) -> bool:
+    return unit == Unit.PIXELS.value and (where or "").startswith(Norm.LINF.value)
 
 
 def value_text(record: MetricRecord, measured: Measured) -> ValueText:
     """A metric's value as its row shows it; bounds are written like the value."""
-    decimals, unit, factor, significant = _writer(record)
-
-    def write(value: float) -> str:
-        return number(value * factor, significant or 3) if decimals < 0 else fixed(value * factor, decimals)
-
-    interval = measured.interval
+    interval, where = measured.interval, record.variant or record.threat
+    low, high = (written(bound, record.unit, where) for bound in (interval.low, interval.high)) if interval else ("", "")
     return ValueText(
-        value=write(measured.value),
-        unit=unit,
-        interval=None if interval is None else f"{write(interval.low)} to {write(interval.high)}",
+        value=written(measured.value, record.unit, where),
+        unit=unit_word(record.unit, where),
+        interval=None if interval is None else f"{low} to {high}",
         why_no_interval=measured.why_no_interval,
         samples=measured.samples,
     )

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from policy_text import open_policy
 
 from audit.cli import VERBS, cli
 from audit.result import from_json
@@ -179,7 +180,7 @@ def test_the_reference_is_audited_and_marked(digits_store, tmp_path):
 @pytest.mark.parametrize(("bound", "code"), [("0.01", 0), ("0.999", 1)])
 def test_a_policy_decides_the_exit_code(digits_store, tmp_path, bound, code):
     policy = tmp_path / "policy.toml"
-    policy.write_text(f'name = "p"\n[[rule]]\nmetric = "clean_accuracy"\nat_least = {bound}\n')
+    policy.write_text(open_policy(f'metric = "clean_accuracy"\nat_least = {bound}'))
     done = run_small(digits_store.onnx_standard, tmp_path / "out", "--policy", policy)
     assert done.exit_code == code, done.output
 

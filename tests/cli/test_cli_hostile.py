@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from PIL import Image
+from policy_text import open_policy
 
 from audit.cli import cli, output
 from audit.cli.options import settings_of
@@ -218,7 +219,7 @@ def test_a_missing_class_folder_is_noticed(model):
 
 
 def test_what_keeps_a_policy_from_passing_is_said(model):
-    Path("policy.toml").write_text('name = "p"\n[[rule]]\nmetric = "clean_accuracy"\nat_least = 0.999\n')
+    Path("policy.toml").write_text(open_policy('metric = "clean_accuracy"\nat_least = 0.999'))
     done = small(model, "--policy", "policy.toml")
     assert done.exit_code == 1, done.output
     assert "Clean accuracy ≥ 99.9 %, measured" in done.output

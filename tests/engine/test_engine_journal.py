@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from policy_text import open_policy
 
 from audit import data, models
 from audit.collect import COLLECTORS
@@ -200,7 +201,7 @@ def test_another_model_image_or_block_has_another_fingerprint(gathered, digits_s
 
 def test_a_changed_policy_costs_no_new_attack(measured, digits_store, tmp_path, monkeypatch):
     policy = tmp_path / "policy.toml"
-    policy.write_text('name = "p"\n[[rule]]\nmetric = "clean_accuracy"\nat_least = 0.5\n')
+    policy.write_text(open_policy('metric = "clean_accuracy"\nat_least = 0.5'))
 
     def forbidden(*_, **__):
         raise AssertionError("this evidence was already measured")

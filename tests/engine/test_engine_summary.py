@@ -74,29 +74,37 @@ def test_the_arm_that_broke_most_speaks_for_classes_and_failures():
     assert strongest_arm(equal, LINF)[0] == "white-box" and strongest_arm(store(), LINF) is None
 
 
+def ranked(*stores, skipped=None):
+    return rankings(stores, (LINF,), skipped or [{}] * len(stores))
+
+
 def test_rankings_never_mix_arms():
     both = store(predictions=clean(), worst_case_white_box=arm(2), worst_case_black_box=arm(18))
     queries = store(predictions=clean(), worst_case_black_box=arm(10))
-    found = rankings([both, queries], (LINF,))
+    found = ranked(both, queries)
     assert [ranking.metric for ranking in found] == ["clean_accuracy", "adversarial_accuracy_black_box/linf_8-255"]
     assert {row.model: row.value for row in found[1].rows} == {0: 0.9, 1: 0.5}
-    assert rankings([both, both], (LINF,))[1].metric == "adversarial_accuracy_white_box/linf_8-255"
+    assert ranked(both, both)[1].metric == "adversarial_accuracy_white_box/linf_8-255"
     neither = store(predictions=clean())
-    assert [ranking.metric for ranking in rankings([both, neither], (LINF,))] == ["clean_accuracy"]
-    assert rankings([both], (LINF,)) == ()
+    _, alone = ranked(both, neither, skipped=[{}, {"worst_case_white_box/linf_8-255": "ONNX Runtime has no backward pass"}])
+    assert alone.rows == () and [(gap.model, gap.because) for gap in alone.left_out] == [(1, "ONNX Runtime has no backward pass")]
+    found = ranked(both, neither, queries)[1]
+    assert [row.model for row in found.rows] == [0, 2] and found.tests[0].second == 2
+    assert [(gap.model, gap.because) for gap in found.left_out] == [(1, "no black-box attack was run")]
+    assert ranked(both) == ()
 
 
 def test_a_model_that_hides_its_gradients_does_not_rank_by_them():
     honest = store(predictions=clean(), worst_case_white_box=arm(8), worst_case_black_box=arm(12))
     masked = store(predictions=clean(), worst_case_white_box=arm(20), worst_case_black_box=arm(2))
-    found = rankings([honest, masked], (LINF,))[1]
+    found = ranked(honest, masked)[1]
     assert found.metric == "adversarial_accuracy_black_box/linf_8-255"
     assert {row.model: row.value for row in found.rows} == {0: 0.6, 1: 0.1}
     # One example is no evidence, as in check 7; and an arm that not every model has ranks none.
     nearly = store(predictions=clean(), worst_case_white_box=arm(20), worst_case_black_box=arm(19))
-    assert rankings([honest, nearly], (LINF,))[1].metric == "adversarial_accuracy_white_box/linf_8-255"
+    assert ranked(honest, nearly)[1].metric == "adversarial_accuracy_white_box/linf_8-255"
     alone = store(predictions=clean(), worst_case_white_box=arm(8))
-    assert rankings([alone, masked], (LINF,))[1].metric == "adversarial_accuracy_white_box/linf_8-255"
+    assert ranked(alone, masked)[1].metric == "adversarial_accuracy_white_box/linf_8-255"
 
 
 def test_the_table_holds_nothing_at_a_temperature_that_was_not_fitted():

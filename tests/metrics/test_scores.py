@@ -116,3 +116,19 @@ def test_overall_is_the_weakest_and_only_an_upper_bound_while_dimensions_are_mis
     assert total.undetermined == ("corruption", "stability")
     assert overall(tuple(score for score in found if isinstance(score.outcome, Measured))).undetermined == ()
     assert overall(()).value is None
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_overall_is_never_above_a_measured_dimension_and_at_most_while_one_is_missing(seed):
+    generator = np.random.default_rng(seed)
+    white, black = (arm(int(generator.integers(81))) if generator.random() < 0.7 else None for _ in range(2))
+    arms = {kind: value for kind, value in ((WHITE, white), (BLACK, black)) if value is not None}
+    margin = measured(generator.random(), 50) if generator.random() < 0.7 else Undefined(because="no gradients")
+    checks = [(number, "warn") for number in (9, 15) if generator.random() < 0.2]
+    dimensions = tuple(scored(arms, margin=margin, checks=checks).values())
+    found = overall(dimensions)
+    values = [score.outcome.value for score in dimensions if isinstance(score.outcome, Measured)]
+    assert found.value == min(values) and all(0 <= value <= 100 for value in values)
+    assert set(found.undetermined) == {score.dimension for score in dimensions if not isinstance(score.outcome, Measured)}
+    whole = overall(tuple(score for score in dimensions if isinstance(score.outcome, Measured)))
+    assert whole.undetermined == () and whole.value == found.value

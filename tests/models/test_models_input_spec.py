@@ -67,13 +67,13 @@ def test_sidecar_file_and_its_errors(tmp_path: Path) -> None:
     assert (read.layout, read.range, read.mean, read.std) == ("NHWC", (0, 255), (1, 2, 3), (2.5,))
     assert from_user(str(side)).complete() == read
     side.write_text('layout = "sideways"\n')
-    with pytest.raises(InputError, match=r"net\.input\.toml: layout cannot be 'sideways'"):
+    with pytest.raises(InputError, match=r"net\.input\.toml, line 1: layout cannot be 'sideways'"):
         from_sidecar(model).complete()
     side.write_text("range = [0, 1, 2]\n")
-    with pytest.raises(InputError, match=r"net\.input\.toml: range cannot be"):
+    with pytest.raises(InputError, match=r"net\.input\.toml, line 1: range cannot be"):
         from_sidecar(model).complete()
     side.write_text("layout = \n")
-    with pytest.raises(InputError, match="is not TOML"):
+    with pytest.raises(InputError, match="line 1: not valid TOML"):
         from_sidecar(model)
     with pytest.raises(InputError, match="cannot be read"):
         from_user(str(tmp_path / "missing.toml"))

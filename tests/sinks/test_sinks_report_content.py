@@ -200,3 +200,13 @@ def test_a_model_that_attacks_break_is_worrying_without_a_policy_too(tmp_path):
     robust = replace(result, models=result.models[1:], rankings=())
     _, parsed = page(tmp_path / "b", robust)
     assert "Attacks break most" not in parsed.text
+
+
+def test_a_model_that_no_ranking_takes_in_is_named_with_the_reason(tmp_path):
+    result = sample(models=3)
+    ranking = result.rankings[0]
+    gone = r.LeftOut(model=2, because="ONNX Runtime has no backward pass")
+    ranking = replace(ranking, rows=(), tests=(), smallest_detectable=None, left_out=(gone,))
+    _, parsed = page(tmp_path, replace(result, rankings=(ranking, *result.rankings[1:])))
+    label = result.models[2].identity.label.rpartition("version")[2].strip()
+    assert re.search(rf"version\s{label} is not ranked, because ONNX Runtime has no backward pass\.", parsed.text)

@@ -10,7 +10,7 @@ from sample_metrics import metrics
 from sample_result import HOSTILE, sample
 
 from audit import result as r
-from audit.sinks import example_table
+from audit.records.examples import read_table
 from audit.sinks import report_words as words
 from audit.sinks.report_gallery import gallery
 
@@ -98,12 +98,12 @@ def test_failures_are_shared_evenly_among_models(tmp_path):
 def test_the_table_gives_columns_or_reasons(tmp_path):
     columns = {"model": [0, 0, 1], "lambda_max_T": [1.0, None, 3.0], "id": ["a", "b", "a"]}
     pq.write_table(pa.table(columns), tmp_path / "examples.parquet")
-    table = example_table.read(tmp_path, ("lambda_max_T", "margin_linf"))
+    table = read_table(tmp_path)
     assert np.array_equal(table.values("lambda_max_T", 0), [1.0])
     assert np.array_equal(table.aligned("lambda_max_T", 0), [1.0, np.nan], equal_nan=True)
     assert "no column margin_linf" in table.values("margin_linf", 0)
     (tmp_path / "examples.parquet").write_bytes(b"not a table")
-    assert "could not be read" in example_table.read(tmp_path, ("x",)).values("x", 0)
+    assert "could not be read" in read_table(tmp_path).values("x", 0)
 
 
 def test_formulas_keep_their_case_and_words_begin_sentences():

@@ -1,4 +1,4 @@
-"""Models against each other on the same examples: paired tests and rank intervals."""
+"""Rank intervals of models on the same examples."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from audit.evidence import Bools
 from audit.result import PairTest, Ranking, RankRow
 
 
-def rank(dimension: str, metric: str, outcomes: Sequence[Bools]) -> Ranking:
+def rank(dimension: str, metric: str, outcomes: Sequence[Bools], *, models: Sequence[int] | None = None) -> Ranking:
     """Rank K models by the share of successes on the same n examples; more is better.
 
     A model's rank interval runs from 1 + (models significantly better) to K - (models significantly worse), by exact McNemar tests
@@ -20,8 +20,9 @@ def rank(dimension: str, metric: str, outcomes: Sequence[Bools]) -> Ranking:
         dimension: what is ranked, in words.
         metric: the key of the ranked metric.
         outcomes: one (n,) column per model, in the order of the models.
+        models: what each is called in the ranking; by default its place.
     """
-    samples = len(outcomes[0])
+    samples, names = len(outcomes[0]), range(len(outcomes)) if models is None else models
     if any(len(column) != samples for column in outcomes):
         raise ValueError("models can only be ranked on the same examples")
     pairs = list(combinations(range(len(outcomes)), 2))
@@ -38,8 +39,8 @@ def rank(dimension: str, metric: str, outcomes: Sequence[Bools]) -> Ranking:
             worse[winner] += 1
         tests.append(
             PairTest(
-                first=a,
-                second=b,
+                first=names[a],
+                second=names[b],
                 both_right=table.both_right,
                 only_first=table.only_first,
                 only_second=table.only_second,
@@ -53,7 +54,7 @@ def rank(dimension: str, metric: str, outcomes: Sequence[Bools]) -> Ranking:
         interval = statistics.proportion(int(column.sum()), samples)
         rows.append(
             RankRow(
-                model=index,
+                model=names[index],
                 rank_low=1 + better[index],
                 rank_high=len(outcomes) - worse[index],
                 value=float(column.mean()),
