@@ -161,8 +161,8 @@ class Named(NamedTuple):
     [
         (lambda z: {"logits": z, "hidden": z * 2}, "its entry 'logits' was used"),
         (lambda z: {"scores": z}, "its entry 'scores' was used"),
-        (lambda z: (z,), "its only tensor was used"),
-        (lambda z: Named(z, z * 2), "its field 'logits' was used"),
+        (lambda z: (z,), "returns a tuple; its entry '0' was used"),
+        (lambda z: Named(z, z * 2), "returns a named tuple; its entry 'logits' was used"),
     ],
 )
 def test_the_obvious_tensor_of_several_outputs_is_taken_and_said(shape: object, caution: str) -> None:
@@ -175,11 +175,10 @@ def test_the_obvious_tensor_of_several_outputs_is_taken_and_said(shape: object, 
 @pytest.mark.parametrize(
     ("shape", "says"),
     [
-        (lambda z: (z, z * 2), "returns a tuple with 2 tensors"),
-        (lambda z: {"a": z, "b": z}, r"returns a dictionary with the tensors \['a', 'b'\]"),
-        (lambda z: z[:, :1], "one value per image"),
-        (lambda z: z[:, 0], "one value per image"),
-        (lambda z: z[:, :, None], r"gives outputs of shape \(32, 5, 1\) for 32 images"),
+        (lambda z: (z, z * 2), "returns a tuple with the tensors '0', '1'; an audit needs one"),
+        (lambda z: {"a": z, "b": z}, "returns a dictionary with the tensors 'a', 'b'"),
+        (lambda z: z[:, :, None, None].expand(-1, -1, 2, 1), r"gives outputs of shape \(32, 5, 2, 1\) for 32 images"),
+        (lambda z: {"a": 1}, "with the tensors none"),
         (lambda z: z.mean(0, keepdim=True), r"gives outputs of shape \(1, 5\)"),
         (lambda z: "cat", "returns str"),
     ],
