@@ -32,7 +32,7 @@ def file_identity(path: Path, reference: str) -> ModelIdentity:
     model = read_graph(path, who)
     files = {path.name: digest(path)}
     for name in sorted({_location(tensor) for tensor in tensors(model.graph) if _is_external(tensor)}):
-        files[name] = digest(inside(path.parent, name, f"{who}: the data file"))
+        files[name] = digest(_data_file(path, name, who))
     return ModelIdentity(
         reference=reference,
         uri=reference,
@@ -64,7 +64,7 @@ def read_graph(path: Path, who: str) -> ModelProto:
         raise ModelError(f"{who}: is not an ONNX graph, or is damaged; export it again") from error
     size = path.stat().st_size
     for tensor in tensors(model.graph):
-        held = inside(path.parent, _location(tensor), f"{who}: the data file").stat().st_size if _is_external(tensor) else size
+        held = _data_file(path, _location(tensor), who).stat().st_size if _is_external(tensor) else size
         # Two values to a byte is the densest there is.
         if math.prod(tensor.dims) > 2 * held:
             raise ModelError(
@@ -122,6 +122,13 @@ def _is_external(tensor: TensorProto) -> bool:
 
 def _location(tensor: TensorProto) -> str:
     return next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
+
+
+def _data_file(path: Path, name: str, who: str) -> Path:
+    found = inside(path.parent, name, f"{who}: the data file")
+    if not found.is_file():
+        raise ModelError(f"{who}: the data file {printable(name)!r} is named by the model, but is no file; export it again")
+    return found
 
 
 def check_content(path: Path, who: str) -> None:

@@ -220,6 +220,10 @@ def wrap(
         try:
             with torch.no_grad():
                 outputs = network(spec.prepare(images.to(where).clone()))  # a model may change its input in place
+        except ModuleNotFoundError as error:
+            raise ModelError(
+                f"{who}: running it needs the Python module {error.name!r}, which is not installed; install it"
+            ) from error
         except Exception as error:  # a model may raise anything; the reason is passed on in one line
             raise ModelError(refused(who, spec, image_shape, error)) from error
         scores, note = scores_of(outputs, who, output)
