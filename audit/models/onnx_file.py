@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import replace
 from typing import NoReturn
 
@@ -34,11 +35,13 @@ SAME_SCORES = 1e-5
 class OnnxClassifier:
     """An ONNX graph behind the `Classifier` contract; build it with `wrap`. Images live on the CPU, wherever the session runs."""
 
-    def __init__(self, graph: Graph, *, identity: ModelIdentity, spec: InputSpec, block_rows: int) -> None:
+    def __init__(self, graph: Graph, *, identity: ModelIdentity, spec: InputSpec, block_rows: int, free_rows: int) -> None:
+        """`free_rows` are the rows per block of the graph once it is freed from its batch."""
         self._graph = graph
         self._identity = identity
-        self._spec = spec
-        self._block_rows = block_rows
+        self.spec = spec
+        self.block_rows = block_rows
+        self._free_rows = free_rows
         self._forward_passes = 0
 
     @property
@@ -80,7 +83,7 @@ class OnnxClassifier:
         check_images(images, self._identity)
         if not len(images):
             return images.new_zeros(0, self.classes)
-        (scores,) = map_blocks(images.detach(), self._block_rows, lambda block, _: (self._forward(block),))
+        (scores,) = map_blocks(images.detach(), self.block_rows, lambda block, _: (self._forward(block),))
         check_finite(scores, self._identity.label)
         self._forward_passes += len(images)
         return scores
@@ -101,28 +104,29 @@ class OnnxClassifier:
         """
         raise MissingCapability(NO_GRADIENTS)
 
-    def freed(self, images: torch.Tensor, block_rows: int = DEFAULT_BLOCK_ROWS) -> OnnxClassifier:
+    def freed(self, images: torch.Tensor) -> OnnxClassifier:
         """See `freed_if_equal`."""
         graph = self._graph.freed
         if graph is None:
             return self
-        because = graph if isinstance(graph, str) else None
         if isinstance(graph, Graph):
-            identity = replace(self._identity, runtime=graph.runtime)
-            free = OnnxClassifier(graph, identity=identity, spec=self._spec, block_rows=block_rows)
+            free = self._with(graph, replace(self._identity, runtime=graph.runtime), self._free_rows)
             because = self._differs(free, images)
             if because is None:
-                free._forward_passes += self._forward_passes
                 return free
-        rows = self._graph.rows
+        else:
+            because = graph
         caution = (
-            f"The graph takes batches of {rows} only, and it cannot be run with larger ones ({because}), so it runs block by "
-            "block, which is slower; export it with a dynamic batch."
+            f"The graph takes batches of {self._graph.rows} only, and it cannot be run with larger ones ({because}), so it runs "
+            "block by block, which is slower; export it with a dynamic batch."
         )
         identity = replace(self._identity, cautions=(*self._identity.cautions, caution))
-        fixed = OnnxClassifier(replace(self._graph, freed=None), identity=identity, spec=self._spec, block_rows=self._block_rows)
-        fixed._forward_passes = self._forward_passes
-        return fixed
+        return self._with(replace(self._graph, freed=None), identity, self.block_rows)
+
+    def _with(self, graph: Graph, identity: ModelIdentity, block_rows: int) -> OnnxClassifier:
+        other = copy(self)
+        other._graph, other._identity, other.block_rows = graph, identity, block_rows
+        return other
 
     def _differs(self, free: OnnxClassifier, images: torch.Tensor) -> str | None:
         try:
@@ -134,7 +138,7 @@ class OnnxClassifier:
         return None if worst <= SAME_SCORES else f"scores differ by {worst:.1g} of the largest"
 
     def _forward(self, block: torch.Tensor) -> torch.Tensor:
-        return check_scores(run(self._graph, self._spec.prepare(block)), len(block), self._identity.label)
+        return check_scores(run(self._graph, self.spec.prepare(block)), len(block), self._identity.label)
 
 
 def wrap(
@@ -180,7 +184,7 @@ def wrap(
         or class_names.from_metadata(graph.metadata, found.classes, who),
         cautions=(*identity.cautions, *graph.cautions, *(graph.live or found.cautions)),
     )
-    return OnnxClassifier(graph, identity=identity, spec=spec, block_rows=rows)
+    return OnnxClassifier(graph, identity=identity, spec=spec, block_rows=rows, free_rows=block_rows)
 
 
 def freed_if_equal(classifier: OnnxClassifier, images: torch.Tensor) -> OnnxClassifier:

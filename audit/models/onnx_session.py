@@ -56,6 +56,11 @@ class Graph:
     freed: Graph | str | None = None
 
     @property
+    def output_name(self) -> str:
+        """The name of the output that is read."""
+        return self.output.name
+
+    @property
     def declared(self) -> PartialSpec:
         """What the graph itself says of the input spec."""
         return PartialSpec(values={"dtype": self.dtype}, places={"dtype": "the ONNX graph"})
@@ -93,7 +98,7 @@ def open_graph(path: Path, who: str, *, device: str, output: str | None = None) 
 
 def run(graph: Graph, prepared: torch.Tensor) -> torch.Tensor:
     """One call of the session on prepared rows; its scores as float32."""
-    (scores,) = graph.session.run([graph.output.name], {graph.input_name: prepared.numpy()})
+    (scores,) = graph.session.run([graph.output_name], {graph.input_name: prepared.numpy()})
     return matrix(scores, graph.output, "the graph")
 
 

@@ -42,7 +42,7 @@ class Outputs(StrEnum):
         return "probabilities" if self in (Outputs.PROBABILITIES, Outputs.ONE_PROBABILITY) else "logits"
 
 
-def resolve_outputs(classifier: Classifier, images: torch.Tensor) -> Classifier:
+def resolve_outputs(classifier: Classifier, images: torch.Tensor) -> ResolvedClassifier:
     """Settle once what the outputs are, and give back a classifier that returns logits or log p.
 
     A user's statement (`outputs=logits|probabilities`) wins over the look of the outputs, and is checked. An ONNX graph with a
@@ -119,6 +119,16 @@ class ResolvedClassifier:
         self._outputs = outputs
 
     @property
+    def outputs(self) -> Outputs:
+        """What the model gives."""
+        return self._outputs
+
+    @property
+    def probabilities(self) -> bool:
+        """Whether the model gives probabilities, of which this classifier returns the logarithm."""
+        return self._outputs.stated_as == "probabilities"
+
+    @property
     def identity(self) -> ModelIdentity:
         """What was loaded, with the outputs settled."""
         return self._identity
@@ -162,7 +172,7 @@ class ResolvedClassifier:
         scores, jacobian = self._inner.jacobian(images)
         if self._outputs is Outputs.ONE_PROBABILITY:
             jacobian = torch.cat((-jacobian[:, 1:], jacobian[:, 1:]), dim=1)
-        if self._outputs.stated_as == "probabilities":
+        if self.probabilities:
             p = self._shares(scores)
             slope = torch.where(p > PROBABILITY_FLOOR, 1 / p.clamp(min=PROBABILITY_FLOOR), torch.zeros_like(p))
             jacobian = jacobian * slope[:, :, None]
@@ -173,4 +183,4 @@ class ResolvedClassifier:
         return torch.cat((1 - scores[:, 1:], scores[:, 1:]), dim=1) if self._outputs is Outputs.ONE_PROBABILITY else scores
 
     def _log(self, scores: torch.Tensor) -> torch.Tensor:
-        return self._shares(scores).clamp(min=PROBABILITY_FLOOR).log() if self._outputs.stated_as == "probabilities" else scores
+        return self._shares(scores).clamp(min=PROBABILITY_FLOOR).log() if self.probabilities else scores

@@ -11,7 +11,7 @@ import torch
 from audit.errors import MissingCapability, ModelError
 from audit.models import RowLoss
 from audit.models.blocks import map_blocks
-from audit.models.device import described, torch_device
+from audit.models.device import described, exact, torch_device
 from audit.models.input_spec import InputSpec
 from audit.models.live_layers import live_layers
 from audit.models.probe import outputs_before_a_look, probe
@@ -102,7 +102,7 @@ class TorchClassifier:
         check_images(images, self._identity)
         if not len(images):
             return images.new_zeros(0, self.classes)
-        with torch.no_grad():
+        with torch.no_grad(), exact():
             (scores,) = map_blocks(images.detach(), self._block_rows, lambda block, _: (self._forward(block),))
         check_finite(scores, self._identity.label)
         self._forward_passes += len(images)
@@ -120,7 +120,7 @@ class TorchClassifier:
             return images.new_zeros(0, self.classes), images.new_zeros(0), images.detach().clone()
 
         def run(block: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            with torch.enable_grad():
+            with torch.enable_grad(), exact():
                 x = block.clone().requires_grad_(True)
                 scores = self._forward(x.clone())  # a model may change its input in place
                 values = loss(scores, rows)
@@ -146,7 +146,7 @@ class TorchClassifier:
             return images.new_zeros(0, self.classes), images.new_zeros(0, self.classes, images[0:].flatten(1).shape[1])
 
         def run(block: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            with torch.enable_grad():
+            with torch.enable_grad(), exact():
                 x = block.clone().requires_grad_(True)
                 scores = self._forward(x.clone())  # a model may change its input in place
                 # Rows do not influence each other, so the gradient of a column's sum holds every row's own gradient.
@@ -218,7 +218,7 @@ def wrap(
 
     def run(images: torch.Tensor) -> torch.Tensor:
         try:
-            with torch.no_grad():
+            with torch.no_grad(), exact():
                 outputs = network(spec.prepare(images.to(where).clone()))  # a model may change its input in place
         except ModuleNotFoundError as error:
             raise ModelError(

@@ -225,6 +225,24 @@ def test_cuda_that_is_not_there_is_refused() -> None:
         wrap(Small(), image_shape=SHAPE, device="tpu")
 
 
+def test_convolutions_run_in_full_precision_and_the_users_choice_comes_back() -> None:
+    seen = []
+
+    class Looks(Small):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen.append((torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic))
+            return super().forward(x)
+
+    before = (torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic)
+    classifier = wrap(Looks(), image_shape=SHAPE, device="cpu")
+    seen.clear()
+    classifier.logits(images(2))
+    classifier.loss_gradient(images(2), lambda z, _: z[:, 0])
+    classifier.jacobian(images(2))
+    assert seen == [(False, True)] * 3
+    assert (torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic) == before == (True, False)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 def test_cuda_agrees_with_the_cpu() -> None:
