@@ -19,7 +19,8 @@ MLMODEL = "MLmodel"
 # A description is a few kilobytes, plus the signature of its inputs.
 MOST_BYTES = 1 << 22
 MOST_NODES = 100_000
-# Loader modules that are part of MLflow; another name is imported, and so run, by whoever loads the model.
+# Modules that are part of MLflow or usual with it; another name is imported, and so run, by whoever loads the model.
+KNOWN_PICKLERS = frozenset({"mlflow.pytorch.pickle_module", "pickle", "cloudpickle", "dill"})
 KNOWN_LOADERS = frozenset({"mlflow.pytorch", "mlflow.onnx"})
 
 
@@ -141,7 +142,13 @@ def _code(top: Mapping[str, object], flavours: Mapping[str, Mapping[str, object]
 def _stored(route: Route, file: Path) -> tuple[str, ...]:
     if route is Route.PT2:
         return code_in(file)
-    return (f"the pickle {file.name}",) if is_pickle(file.name) else ()
+    if not is_pickle(file.name):
+        return ()
+    # MLflow imports the module that is named there, whatever it is, to read the pickle with.
+    reader = file.with_name("pickle_module_info.txt")
+    name = reader.read_text(encoding="utf-8", errors="replace").strip() if reader.is_file() else ""
+    foreign = (f"the module {printable(name, 60)}, to read it with",) if name and name not in KNOWN_PICKLERS else ()
+    return (f"the pickle {file.name}", *foreign)
 
 
 def _requirements(folder: Path) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from audit.models import RowLoss, class_names
 from audit.models.blocks import map_blocks
 from audit.models.input_spec import InputSpec
 from audit.models.onnx_batch import why_not
-from audit.models.onnx_session import CUDA, Graph, open_graph, run
+from audit.models.onnx_session import CUDA, Graph, first_run, open_graph, run
 from audit.models.probe import outputs_before_a_look, probe
 from audit.models.scores import check_finite, check_scores
 from audit.models.shapes import check_declared, check_images, refused
@@ -163,9 +163,9 @@ def wrap(
 
     def attempt(images: torch.Tensor) -> torch.Tensor:
         try:
-            return run(graph, spec.prepare(images))
-        except ModelError:
-            raise
+            return first_run(graph, spec.prepare(images))
+        except ModelError as error:
+            raise ModelError(f"{who}: {error}") from error
         except Exception as error:  # ONNX Runtime has its own exceptions without a common base
             raise ModelError(refused(who, spec, image_shape, error)) from error
 

@@ -77,7 +77,7 @@ def choose(outputs: Sequence[Any], model: ModelProto, wanted: str | None, who: s
     return Output(name=only.name, labels=labels, chosen=len(outputs) > 1, notes=tuple(notes))
 
 
-def matrix(value: object, output: Output, who: str) -> torch.Tensor:
+def matrix(value: object, output: Output) -> torch.Tensor:
     """What the session gave for `output`, as a float32 tensor.
 
     Raises:
@@ -88,7 +88,7 @@ def matrix(value: object, output: Output, who: str) -> torch.Tensor:
         try:
             value = [[row[label] for label in output.labels] for row in rows]
         except KeyError as error:
-            raise ModelError(f"{who}: gives scores without the label {error.args[0]!r} that its graph states") from None
+            raise ModelError(f"the graph gives scores without the label {error.args[0]!r}, which it states") from None
     # Writable and of our own, whatever the session returns.
     values: npt.NDArray[np.float32] = np.array(value, dtype=np.float32)
     return torch.from_numpy(values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,6 +30,8 @@ _INPUT_DTYPES = {
     "tensor(double)": "float64",
     "tensor(uint8)": "uint8",
 }
+# A block of images takes seconds at most, except on very large networks.
+PATIENCE_S = 600
 _SILENT, _WARNINGS = 4, 2  # ONNX Runtime's log levels; warnings are its default
 CUDA, _CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 
@@ -99,7 +102,33 @@ def open_graph(path: Path, who: str, *, device: str, output: str | None = None) 
 def run(graph: Graph, prepared: torch.Tensor) -> torch.Tensor:
     """One call of the session on prepared rows; its scores as float32."""
     (scores,) = graph.session.run([graph.output_name], {graph.input_name: prepared.numpy()})
-    return matrix(scores, graph.output, "the graph")
+    return matrix(scores, graph.output)
+
+
+def first_run(graph: Graph, prepared: torch.Tensor) -> torch.Tensor:
+    """`run`, for a graph of which nothing is known yet: one that goes on and on is stopped.
+
+    Raises:
+        ModelError: it did not finish in `PATIENCE_S` seconds.
+    """
+    import onnxruntime
+
+    options = onnxruntime.RunOptions()
+    timer = threading.Timer(PATIENCE_S, setattr, (options, "terminate", True))
+    timer.daemon = True
+    timer.start()
+    try:
+        (scores,) = graph.session.run([graph.output_name], {graph.input_name: prepared.numpy()}, options)
+    except Exception as error:
+        if options.terminate:
+            raise ModelError(
+                f"the graph had not computed {len(prepared)} images after {PATIENCE_S} seconds, so it was stopped; it may hold a "
+                "loop without an end, or be too large for this machine"
+            ) from error
+        raise
+    finally:
+        timer.cancel()
+    return matrix(scores, graph.output)
 
 
 def _session(source: str | bytes, who: str, *, device: str) -> Any:

@@ -11,12 +11,14 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from click.testing import CliRunner
 from onnx import TensorProto, helper, numpy_helper
 from small_models import LiveDropout, Small, images
 from torch import nn
 
+from audit.cli import cli
 from audit.errors import InputError, ModelError
-from audit.models import Classifier, ModelRef, load, resolve_outputs
+from audit.models import Classifier, ModelRef, load, onnx_session, resolve_outputs
 from audit.models.torch_module import wrap
 
 SHAPE = (3, 8, 8)
@@ -344,3 +346,35 @@ def test_graphs_that_would_fill_the_memory(tmp_path: Path, make: Callable[[Path]
     with pytest.raises(ModelError, match=says) as error:
         open_file(make(tmp_path / "net.onnx"))
     assert "\n" not in str(error.value)
+
+
+def test_a_graph_that_never_ends_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = [value("i", dtype=TensorProto.INT64), value("go", dtype=TensorProto.BOOL), value("before", "n", 192)]
+    nodes = [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Sin", ["before"], ["after"])]
+    body = helper.make_graph(nodes, "body", state, [value("on", dtype=TensorProto.BOOL), value("after", "n", 192)])
+    loop = helper.make_node("Loop", ["trips", "yes", "flat"], ["rolled"], body=body)
+    stored = {"trips": np.array(2**62, np.int64), "yes": np.array(True)}
+    multiply = helper.make_node("MatMul", ["rolled", "weight"], ["scores"])
+    path = saved(tmp_path / "net.onnx", [FLATTEN, loop, multiply], [value("scores", "n", 3)], stored=stored)
+    monkeypatch.setattr(onnx_session, "PATIENCE_S", 0.5)
+    with pytest.raises(ModelError, match=r"net: the graph had not computed 32 images after 0\.5 seconds, so it was stopped"):
+        open_file(path)
+    stored["trips"] = np.array(3, np.int64)
+    path = saved(tmp_path / "net.onnx", [FLATTEN, loop, multiply], [value("scores", "n", 3)], stored=stored)
+    rolled = images(2).flatten(1).sin().sin().sin() @ torch.from_numpy(WEIGHT)
+    torch.testing.assert_close(open_file(path).logits(images(2)), rolled, rtol=1e-5, atol=1e-5)
+
+
+def test_the_output_is_an_option_of_the_command_line(tmp_path: Path) -> None:
+    path = two_heads(tmp_path / "net.onnx")
+    pixels = (images(12).permute(0, 2, 3, 1).numpy() * 255).astype(np.uint8)
+    np.savez(tmp_path / "data.npz", images=pixels, labels=np.arange(12) % 3)
+
+    def planned(name: str) -> tuple[int, str]:
+        arguments = ["plan", str(path), "--data", str(tmp_path / "data.npz"), "--allow-chance", "--output", name]
+        done = CliRunner().invoke(cli, arguments)
+        return done.exit_code, done.output
+
+    assert planned("negated")[0] == 0
+    code, said = planned("scroes")
+    assert code == 2 and "Error: net: has no output 'scroes'; did you mean 'scores'?" in said and "Traceback" not in said
