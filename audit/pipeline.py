@@ -11,6 +11,7 @@ import time
 import uuid
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import zip_longest
 from pathlib import Path
 
 from audit import models
@@ -28,7 +29,7 @@ from audit.engine.subject import Subject, open_subject
 from audit.engine.summary import failures
 from audit.engine.table import write_failures
 from audit.engine.verdict import Grounds, grounds, judged
-from audit.errors import AuditError, OutOfMemory
+from audit.errors import AuditError, InputError, OutOfMemory
 from audit.evidence import EvidenceKey, Ints
 from audit.models import Classifier
 from audit.models.ref import ModelRef
@@ -43,8 +44,10 @@ log = logging.getLogger(__name__)
 class AuditRequest:
     """What to audit: model references, a data reference, and how.
 
-    `input_spec` is options text or a TOML file. `resume` goes on with an unfinished audit in `out`; `reuse` are result folders of
-    earlier audits whose evidence is taken where its fingerprint is the same. `time_budget` (seconds) bounds the examples.
+    `input_spec` is options text or a TOML file. `output` names the models' output that holds the scores, where there are several.
+    `expect_sha256` are the digests that the models' files must have, in the order of `models`, the reference last. `resume` goes on
+    with an unfinished audit in `out`; `reuse` are result folders of earlier audits whose evidence is taken where its fingerprint is
+    the same. `time_budget` (seconds) bounds the examples.
     """
 
     models: tuple[str, ...]
@@ -58,7 +61,9 @@ class AuditRequest:
     skip_unreadable: bool = False
     train_data: str | None = None
     input_spec: str | None = None
+    output: str | None = None
     trust: bool = False
+    expect_sha256: tuple[str, ...] = ()
     allow_chance: bool = False
     tracking_uri: str | None = None
     registry_uri: str | None = None
@@ -198,18 +203,25 @@ def load_models(request: AuditRequest, sample: Sample) -> tuple[list[Classifier]
     Raises:
         InputError: a model cannot be loaded, refuses the images, or states class names that do not fit.
     """
+    named = (*request.models, *([request.reference] if request.reference else []))
+    if len(request.expect_sha256) > len(named):
+        raise InputError(
+            f"--expect-sha256 was given {len(request.expect_sha256)} times for {len(named)} models; give it once for each"
+        )
     classifiers = [
         models.load(
             ModelRef.parse(text),
             spec=request.input_spec,
+            output=request.output,
             trust=request.trust,
+            expect_sha256=expected,
             device=request.settings.device,
             block_rows=request.settings.block_rows,
             image_shape=sample.dataset.image_shape,
             tracking_uri=request.tracking_uri,
             registry_uri=request.registry_uri,
         )
-        for text in (*request.models, *([request.reference] if request.reference else []))
+        for text, expected in zip_longest(named, request.expect_sha256)
     ]
     if request.class_names is not None:
         return classifiers, sample

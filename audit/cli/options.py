@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+def _digests(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    from audit.models.trust import expected_digest
+
+    return tuple(map(expected_digest, given))
+
+
 _AUDITED = (
     click.argument("models", metavar="MODEL...", nargs=-1, required=True),
     click.option(
@@ -54,6 +61,14 @@ _AUDITED = (
         "--input-spec",
         metavar="SPEC",
         help="How the model wants its input: a TOML file, or e.g. range=0-255,layout=NHWC,mean=0.5,std=0.25.",
+    ),
+    click.option("--output", metavar="NAME", help="The model's output that holds the scores, where it has several."),
+    click.option(
+        "--expect-sha256",
+        multiple=True,
+        metavar="HEX",
+        callback=_digests,
+        help="Load a MODEL only if its files have this sha256; repeatable, in the order of the models.",
     ),
     click.option("--trust", is_flag=True, help="Allow loading a model that can run its own code (pickles, code paths)."),
     click.option(

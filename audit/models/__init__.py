@@ -82,7 +82,9 @@ def load(
     *,
     image_shape: tuple[int, int, int] | None = None,
     spec: str | None = None,
+    output: str | None = None,
     trust: bool = False,
+    expect_sha256: str | None = None,
     device: str = "auto",
     block_rows: int = DEFAULT_BLOCK_ROWS,
     tracking_uri: str | None = None,
@@ -95,14 +97,16 @@ def load(
         image_shape: (c, h, w) of the data; None takes the shape the model declares, where it declares one.
         spec: what the user stated of the input, `layout=NHWC,range=0-255` or the path of a TOML file, which takes the place of
             the sidecar; the version's tags and the graph fill in the rest.
+        output: the output that holds the scores, by name (or position in a tuple), where there are several.
         trust: whether code that came with the model may run.
+        expect_sha256: what the digest of the model's files must be, in hexadecimal; None takes any.
         device: auto, cpu or cuda; cuda is honoured or refused.
         block_rows: rows per compute block, unless the model fixes its batch size.
         tracking_uri: MLflow's tracking store; None takes MLflow's own setting.
         registry_uri: MLflow's registry; None takes the tracking store's.
 
     Raises:
-        InputError: the reference, specification or device cannot be honoured.
+        InputError: the reference, specification, output or device cannot be honoured, or the files are not the expected ones.
         ModelError: the model cannot be loaded, refuses the images, or does not give (n, K) scores.
         UntrustedError: loading would run code, and `trust` is false.
     """
@@ -112,7 +116,9 @@ def load(
         ref,
         image_shape=image_shape,
         spec=spec,
+        output=output,
         trust=trust,
+        expect_sha256=expect_sha256,
         device=device,
         block_rows=block_rows,
         tracking_uri=tracking_uri,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 import torch
 
 from audit.errors import InputError
@@ -33,6 +35,15 @@ def torch_device(device: str) -> torch.device:
             f"--device cuda cannot be honoured: {built}; check nvidia-smi and `audit doctor`, or run with --device cpu"
         )
     return torch.device("cuda", torch.cuda.current_device()) if available and device != "cpu" else torch.device("cpu")
+
+
+def exact() -> AbstractContextManager[None]:
+    """Convolutions in full float32 and with repeatable kernels.
+
+    cuDNN's default on newer GPUs rounds their inputs to 10 bits (TF32), which moves logits by about 1e-3, and may choose kernels
+    that add up in another order from call to call.
+    """
+    return torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False)
 
 
 def described(device: torch.device) -> str:

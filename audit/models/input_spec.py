@@ -48,7 +48,7 @@ class InputSpec:
     range: tuple[Finite, Finite] = (0.0, 1.0)
     mean: tuple[Finite, ...] = (0.0,)
     std: tuple[Positive, ...] = (1.0,)
-    dtype: Literal["float32", "float16", "float64", "uint8"] = "float32"
+    dtype: Literal["float32", "float16", "bfloat16", "float64", "uint8"] = "float32"
     outputs: Literal["auto", "logits", "probabilities"] = "auto"
 
     @property
@@ -88,7 +88,6 @@ class InputSpec:
         """Return what the model receives for images (n, c, h, w) in [0, 1]; differentiable unless dtype is uint8."""
         import torch
 
-        dtypes = {"float32": torch.float32, "float16": torch.float16, "float64": torch.float64, "uint8": torch.uint8}
         low, high = self.range
         # Normalise in at least float32, so that a float16 model loses precision once, at the end.
         x = images.to(torch.float64) if self.dtype == "float64" else images
@@ -104,7 +103,7 @@ class InputSpec:
             x = x.permute(0, 2, 3, 1)
         if self.dtype == "uint8":
             x = x.round().clamp(0, 255)
-        return x.to(dtypes[self.dtype]).contiguous()
+        return x.to(getattr(torch, self.dtype)).contiguous()
 
     def shape_seen(self, image_shape: tuple[int, int, int]) -> tuple[int, int, int]:
         """Return the shape of one image (c, h, w) as the model receives it."""
@@ -250,7 +249,7 @@ _FROM_TEXT: Mapping[str, Callable[[str], tuple[float, ...] | None]] = {"range": 
 _CHOICES = {
     "layout": ("NCHW", "NHWC"),
     "channels": ("RGB", "BGR"),
-    "dtype": ("float32", "float16", "float64", "uint8"),
+    "dtype": ("float32", "float16", "bfloat16", "float64", "uint8"),
     "outputs": ("auto", "logits", "probabilities"),
 }
 _FORMS = {

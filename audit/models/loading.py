@@ -17,10 +17,10 @@ from audit.models.onnx_content import file_identity
 from audit.models.ref import ModelRef
 from audit.models.shapes import Declared
 from audit.models.torch_module import Serialisation
-from audit.models.trust import require_trust
+from audit.models.trust import require_digest, require_trust
 from audit.result import ModelIdentity
 
-_DTYPES = {torch.float32: "float32", torch.float16: "float16", torch.float64: "float64", torch.uint8: "uint8"}
+_DTYPES = {getattr(torch, name): name for name in ("float32", "float16", "bfloat16", "float64", "uint8")}
 
 
 def load(
@@ -28,7 +28,9 @@ def load(
     *,
     image_shape: tuple[int, int, int] | None,
     spec: str | None,
+    output: str | None,
     trust: bool,
+    expect_sha256: str | None,
     device: str,
     block_rows: int,
     tracking_uri: str | None,
@@ -39,18 +41,24 @@ def load(
     stated = from_user(spec) if spec else PartialSpec()
     if not ref.is_registry:
         identity = file_identity(ref.file, ref.reference)
+        require_digest(identity.name, identity.files, expect_sha256)
         beside = PartialSpec() if spec and is_file(spec) else from_sidecar(ref.file)
-        return _onnx(ref.file, identity, stated.over(beside), image_shape, device, block_rows)
+        return _onnx(ref.file, identity, stated.over(beside), image_shape, device, block_rows, output)
     # Deleted at the end: nothing is read from the files once a session or module is built from them.
     with TemporaryDirectory(prefix="audit-model-", ignore_cleanup_errors=True) as folder:
         fetched = mlflow_registry.fetch(ref, Path(folder), tracking_uri=tracking_uri, registry_uri=registry_uri)
         model = fetched.model
+        require_digest(fetched.identity.label, fetched.identity.files, expect_sha256)
         trusted = require_trust(fetched.identity.label, model.runs, trust=trust)
-        unused = tuple(f"The model also carries code that was not run: {what}." for what in model.carries)
-        identity = replace(fetched.identity, flavour=model.route.value, trusted=trusted, cautions=unused)
+        cautions = [f"The model also carries code that was not run: {what}." for what in model.carries]
+        if trusted:
+            cautions.append(
+                f"Code of the model ran, allowed for files with sha256 {fetched.identity.digest}: {'; '.join(model.runs)}."
+            )
+        identity = replace(fetched.identity, flavour=model.route.value, trusted=trusted, cautions=tuple(cautions))
         stated = stated.over(from_tags(identity.tags))
         if model.route is Route.ONNX:
-            return _onnx(model.file, identity, stated, image_shape, device, block_rows)
+            return _onnx(model.file, identity, stated, image_shape, device, block_rows, output)
         module = mlflow_registry.load_module(replace(fetched, identity=identity), trusted=trusted, device=torch_device(device))
         declared, dtype = _declared(module) if model.route is Route.PT2 else (Declared(), _parameter_dtype(module))
         full = stated.over(PartialSpec(values={"dtype": dtype}, places={"dtype": "the model"})).complete()
@@ -61,15 +69,22 @@ def load(
             spec=full,
             serialisation=Serialisation.PT2 if model.route is Route.PT2 else Serialisation.MODULE,
             declared=declared,
+            output=output,
             device=device,
             block_rows=block_rows,
         )
 
 
 def _onnx(
-    path: Path, identity: ModelIdentity, stated: PartialSpec, image_shape: tuple[int, int, int] | None, device: str, block_rows: int
+    path: Path,
+    identity: ModelIdentity,
+    stated: PartialSpec,
+    image_shape: tuple[int, int, int] | None,
+    device: str,
+    block_rows: int,
+    output: str | None,
 ) -> Classifier:
-    graph = onnx_file.open_graph(path, identity.label, device=device)
+    graph = onnx_file.open_graph(path, identity.label, device=device, output=output)
     spec = stated.over(graph.declared).complete()
     shape = image_shape or _declared_shape(graph.shape, spec, identity.label)
     return onnx_file.wrap(graph, image_shape=shape, identity=identity, spec=spec, block_rows=block_rows)

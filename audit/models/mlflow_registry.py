@@ -12,6 +12,7 @@ from audit.environment import MLFLOW_PATIENCE, defaults, missing_store, name_fil
 from audit.errors import InputError, ModelError
 from audit.models import class_names
 from audit.models.mlmodel import MLmodel, Route, read
+from audit.models.pt2_device import saved_on_gpu, to_cpu
 from audit.models.ref import ModelRef, RefKind
 from audit.models.trust import digests, overall_digest
 from audit.result import ModelIdentity
@@ -119,6 +120,8 @@ def load_module(fetched: Fetched, *, trusted: bool, device: torch.device) -> tor
     flag = {} if trusted else {"MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false"}
     options = {"map_location": device} if route is Route.PICKLE else {}
     try:
+        if route is Route.PT2 and device.type == "cpu" and saved_on_gpu(fetched.model.file):
+            to_cpu(fetched.model.file)
         with variables(flag):
             module = mlflow.pytorch.load_model(str(fetched.folder), **options)
         if route is Route.PT2 and device.type != "cpu":

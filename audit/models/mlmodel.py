@@ -16,7 +16,11 @@ from audit.models.trust import inside, is_pickle
 from audit.text import printable
 
 MLMODEL = "MLmodel"
-# Loader modules that are part of MLflow; another name is imported, and so run, by whoever loads the model.
+# A description is a few kilobytes, plus the signature of its inputs.
+MOST_BYTES = 1 << 22
+MOST_NODES = 100_000
+# Modules that are part of MLflow or usual with it; another name is imported, and so run, by whoever loads the model.
+KNOWN_PICKLERS = frozenset({"mlflow.pytorch.pickle_module", "pickle", "cloudpickle", "dill"})
 KNOWN_LOADERS = frozenset({"mlflow.pytorch", "mlflow.onnx"})
 
 
@@ -49,12 +53,12 @@ def read(folder: Path, who: str) -> MLmodel:
     """
     path = folder / MLMODEL
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = _parsed(path, who)
     except FileNotFoundError:
         raise ModelError(
             f"{who}: has no MLmodel file, so it is not an MLflow model; name the folder that log_model wrote"
         ) from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+    except (OSError, UnicodeDecodeError, ValueError, RecursionError, yaml.YAMLError):
         raise ModelError(f"{who}: its MLmodel file cannot be read; log the model again") from None
     top = _mapping(content)
     flavours = {name: _mapping(value) for name, value in _mapping(top.get("flavors")).items()}
@@ -72,6 +76,31 @@ def read(folder: Path, who: str) -> MLmodel:
         run_id=_text(top.get("run_id")),
         requirements=_requirements(folder),
     )
+
+
+def _parsed(path: Path, who: str) -> object:
+    """The YAML of a file whose aliases do not multiply what it says."""
+    size = path.stat().st_size
+    if size > MOST_BYTES:
+        raise ModelError(
+            f"{who}: its MLmodel file has {size / 1e6:.3g} MB, more than a description of a model; log the model again"
+        )
+    text = path.read_text(encoding="utf-8")
+    # Counted on the nodes: merging (<<) already copies while the values are made.
+    if _expanded(yaml.compose(text, Loader=yaml.SafeLoader), {}) > MOST_NODES:
+        raise ModelError(f"{who}: its MLmodel file unfolds to more than {MOST_NODES} values by its aliases; log the model again")
+    return cast("object", yaml.safe_load(text))
+
+
+def _expanded(node: yaml.Node | None, seen: dict[int, int]) -> int:
+    """How many values a node stands for when every alias is written out; one that contains itself counts as too many."""
+    if node is None or isinstance(node, yaml.ScalarNode):
+        return 1
+    if id(node) not in seen:
+        seen[id(node)] = MOST_NODES + 1
+        items = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
+        seen[id(node)] = 1 + sum(_expanded(item, seen) for item in items)
+    return seen[id(node)]
 
 
 def _route(folder: Path, flavours: Mapping[str, Mapping[str, object]], who: str) -> tuple[Route, Path]:
@@ -113,7 +142,13 @@ def _code(top: Mapping[str, object], flavours: Mapping[str, Mapping[str, object]
 def _stored(route: Route, file: Path) -> tuple[str, ...]:
     if route is Route.PT2:
         return code_in(file)
-    return (f"the pickle {file.name}",) if is_pickle(file.name) else ()
+    if not is_pickle(file.name):
+        return ()
+    # MLflow imports the module that is named there, whatever it is, to read the pickle with.
+    reader = file.with_name("pickle_module_info.txt")
+    name = reader.read_text(encoding="utf-8", errors="replace").strip() if reader.is_file() else ""
+    foreign = (f"the module {printable(name, 60)}, to read it with",) if name and name not in KNOWN_PICKLERS else ()
+    return (f"the pickle {file.name}", *foreign)
 
 
 def _requirements(folder: Path) -> tuple[str, ...]:

@@ -3,71 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, NoReturn
+from copy import copy
+from dataclasses import replace
+from typing import NoReturn
 
-import numpy as np
-import numpy.typing as npt
-import torch  # before onnxruntime: it brings the CUDA libraries that ONNX Runtime looks for
+import torch
 
 from audit.errors import InputError, MissingCapability, ModelError
 from audit.models import RowLoss, class_names
 from audit.models.blocks import map_blocks
-from audit.models.device import check
-from audit.models.input_spec import InputSpec, PartialSpec
-from audit.models.onnx_content import check_content, explained
-from audit.models.probe import probe
+from audit.models.input_spec import InputSpec
+from audit.models.onnx_batch import why_not
+from audit.models.onnx_session import CUDA, Graph, first_run, open_graph, run
+from audit.models.probe import outputs_before_a_look, probe
 from audit.models.scores import check_finite, check_scores
-from audit.models.shapes import check_declared, check_images, refused, times
+from audit.models.shapes import check_declared, check_images, refused
 from audit.result import ModelIdentity
 from audit.settings import DEFAULT_BLOCK_ROWS
 from audit.text import printable
 from audit.vocabulary import Capability
 
+__all__ = ["Graph", "OnnxClassifier", "freed_if_equal", "open_graph", "run", "wrap"]
+
 NO_GRADIENTS = "ONNX Runtime has no backward pass"
 NO_ACTIVATIONS = "reading inner layers of an ONNX graph is not supported yet"
 
-_INPUT_DTYPES = {
-    "tensor(float)": "float32",
-    "tensor(float16)": "float16",
-    "tensor(double)": "float64",
-    "tensor(uint8)": "uint8",
-}
-_SCORES = ("tensor(float)", "tensor(float16)", "tensor(double)")
-_SILENT, _WARNINGS = 4, 2  # ONNX Runtime's log levels; warnings are its default
-_CUDA, _CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Graph:
-    """An open session and what its graph says: input name and dtype, one image's shape (None: any), fixed rows, the output used."""
-
-    session: Any
-    provider: str
-    runtime: str
-    input_name: str
-    dtype: str
-    shape: tuple[int | None, ...]
-    rows: int | None
-    output_name: str
-    metadata: Mapping[str, str]
-    cautions: tuple[str, ...]
-
-    @property
-    def declared(self) -> PartialSpec:
-        """What the graph itself says of the input spec."""
-        return PartialSpec(values={"dtype": self.dtype}, places={"dtype": "the ONNX graph"})
+# Libraries add up in another order for another batch, which moves a float32 score by about 1e-6 of the largest.
+SAME_SCORES = 1e-5
 
 
 class OnnxClassifier:
     """An ONNX graph behind the `Classifier` contract; build it with `wrap`. Images live on the CPU, wherever the session runs."""
 
-    def __init__(self, graph: Graph, *, identity: ModelIdentity, spec: InputSpec, block_rows: int) -> None:
+    def __init__(self, graph: Graph, *, identity: ModelIdentity, spec: InputSpec, block_rows: int, free_rows: int) -> None:
+        """`free_rows` are the rows per block of the graph once it is freed from its batch."""
         self._graph = graph
         self._identity = identity
-        self._spec = spec
-        self._block_rows = block_rows
+        self.spec = spec
+        self.block_rows = block_rows
+        self._free_rows = free_rows
         self._forward_passes = 0
 
     @property
@@ -109,7 +83,7 @@ class OnnxClassifier:
         check_images(images, self._identity)
         if not len(images):
             return images.new_zeros(0, self.classes)
-        (scores,) = map_blocks(images.detach(), self._block_rows, lambda block, _: (self._forward(block),))
+        (scores,) = map_blocks(images.detach(), self.block_rows, lambda block, _: (self._forward(block),))
         check_finite(scores, self._identity.label)
         self._forward_passes += len(images)
         return scores
@@ -130,59 +104,41 @@ class OnnxClassifier:
         """
         raise MissingCapability(NO_GRADIENTS)
 
-    def _forward(self, block: torch.Tensor) -> torch.Tensor:
-        return check_scores(run(self._graph, self._spec.prepare(block)), len(block), self._identity.label)
-
-
-def open_graph(path: Path, who: str, *, device: str) -> Graph:
-    """Open a session and read its graph.
-
-    Raises:
-        InputError: cuda was asked for and the session does not run there.
-        ModelError: the file is no ONNX graph, is newer than the runtime, or is no image classifier by its signature.
-    """
-    import onnxruntime
-
-    check(device)
-    check_content(path, who)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
-    want_cuda = device == "cuda" or (
-        device == "auto" and torch.cuda.is_available() and _CUDA in onnxruntime.get_available_providers()
-    )
-    # What goes wrong is raised, and the provider is checked below; nothing needs to be written to the terminal.
-    options.log_severity_level = _SILENT
-    onnxruntime.set_default_logger_severity(_SILENT)
-    try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=[_CUDA, _CPU] if want_cuda else [_CPU])
-    except Exception as error:  # ONNX Runtime has its own exceptions without a common base
-        raise ModelError(f"{who}: ONNX Runtime {onnxruntime.__version__} cannot open it: {explained(error)}") from error
-    finally:
-        onnxruntime.set_default_logger_severity(_WARNINGS)
-    # Only the session itself tells the truth: a missing GPU is no error to ONNX Runtime.
-    providers = session.get_providers()
-    if device == "cuda" and _CUDA not in providers:
-        raise InputError(
-            f"--device cuda cannot be honoured: ONNX Runtime runs this model on {', '.join(providers)}; "
-            "check nvidia-smi and `audit doctor`, or run with --device cpu"
+    def freed(self, images: torch.Tensor) -> OnnxClassifier:
+        """See `freed_if_equal`."""
+        graph = self._graph.freed
+        if graph is None:
+            return self
+        if isinstance(graph, Graph):
+            free = self._with(graph, replace(self._identity, runtime=graph.runtime), self._free_rows)
+            because = self._differs(free, images)
+            if because is None:
+                return free
+        else:
+            because = graph
+        caution = (
+            f"The graph takes batches of {self._graph.rows} only, and it cannot be run with larger ones ({because}), so it runs "
+            "block by block, which is slower; export it with a dynamic batch."
         )
-    cautions = []
-    if want_cuda and _CUDA not in providers:
-        cautions.append("A GPU is present, but ONNX Runtime could not use it; the model ran on the CPU.")
-    name, dtype, shape = _input(session, who)
-    output, note = _output(session, who)
-    return Graph(
-        session=session,
-        provider=providers[0],
-        runtime=f"ONNX Runtime {onnxruntime.__version__}, {providers[0]}",
-        input_name=name,
-        dtype=dtype,
-        shape=shape[1:],
-        rows=shape[0],
-        output_name=output,
-        metadata=session.get_modelmeta().custom_metadata_map,
-        cautions=(*cautions, *note),
-    )
+        identity = replace(self._identity, cautions=(*self._identity.cautions, caution))
+        return self._with(replace(self._graph, freed=None), identity, self.block_rows)
+
+    def _with(self, graph: Graph, identity: ModelIdentity, block_rows: int) -> OnnxClassifier:
+        other = copy(self)
+        other._graph, other._identity, other.block_rows = graph, identity, block_rows
+        return other
+
+    def _differs(self, free: OnnxClassifier, images: torch.Tensor) -> str | None:
+        try:
+            expected, found = self.logits(images), free.logits(images)
+        except Exception as error:  # ONNX Runtime has its own exceptions without a common base
+            return why_not(error)
+        allowed = SAME_SCORES * expected.abs().amax(dim=1, keepdim=True)
+        worst = float(((found - expected).abs() / allowed.clamp(min=1e-30)).max()) * SAME_SCORES
+        return None if worst <= SAME_SCORES else f"scores differ by {worst:.1g} of the largest"
+
+    def _forward(self, block: torch.Tensor) -> torch.Tensor:
+        return check_scores(run(self._graph, self.spec.prepare(block)), len(block), self._identity.label)
 
 
 def wrap(
@@ -207,9 +163,9 @@ def wrap(
 
     def attempt(images: torch.Tensor) -> torch.Tensor:
         try:
-            return run(graph, spec.prepare(images))
-        except ModelError:
-            raise
+            return first_run(graph, spec.prepare(images))
+        except ModelError as error:
+            raise ModelError(f"{who}: {error}") from error
         except Exception as error:  # ONNX Runtime has its own exceptions without a common base
             raise ModelError(refused(who, spec, image_shape, error)) from error
 
@@ -220,44 +176,22 @@ def wrap(
         classes=found.classes,
         input_shape=image_shape,
         runtime=graph.runtime,
-        device=f"cuda:0 ({torch.cuda.get_device_name(0)})" if graph.provider == _CUDA else "cpu",
-        outputs=spec.outputs if spec.outputs != "auto" else "not settled",
-        input_spec=spec.words(),
-        class_names=identity.class_names or class_names.from_metadata(graph.metadata, found.classes, who),
-        cautions=(*identity.cautions, *graph.cautions, *found.cautions),
+        device=f"cuda:0 ({torch.cuda.get_device_name(0)})" if graph.provider == CUDA else "cpu",
+        outputs=outputs_before_a_look(spec, found),
+        input_spec=spec.words() | ({"output": printable(graph.output.name, 60)} if graph.output.chosen else {}),
+        class_names=identity.class_names
+        or graph.output.class_names
+        or class_names.from_metadata(graph.metadata, found.classes, who),
+        cautions=(*identity.cautions, *graph.cautions, *(graph.live or found.cautions)),
     )
-    return OnnxClassifier(graph, identity=identity, spec=spec, block_rows=rows)
+    return OnnxClassifier(graph, identity=identity, spec=spec, block_rows=rows, free_rows=block_rows)
 
 
-def run(graph: Graph, prepared: torch.Tensor) -> torch.Tensor:
-    """One call of the session on prepared rows; its scores as float32."""
-    (scores,) = graph.session.run([graph.output_name], {graph.input_name: prepared.numpy()})
-    values: npt.NDArray[np.float32] = np.array(scores, dtype=np.float32)
-    return torch.from_numpy(values)
+def freed_if_equal(classifier: OnnxClassifier, images: torch.Tensor) -> OnnxClassifier:
+    """A graph with a fixed batch, run with any batch where that gives the same scores; otherwise as it is, and why.
 
-
-def _input(session: Any, who: str) -> tuple[str, str, tuple[int | None, ...]]:
-    inputs = session.get_inputs()
-    if len(inputs) != 1:
-        names = ", ".join(printable(each.name, 40) for each in inputs)
-        raise ModelError(f"{who}: takes {len(inputs)} inputs ({names}); an audit needs one image input")
-    only = inputs[0]
-    shape = tuple(size if isinstance(size, int) and size > 0 else None for size in only.shape)
-    if len(shape) != 4:
-        raise ModelError(
-            f"{who}: takes an input of shape {times(shape)}; an audit needs batches of images, (n, c, h, w) or (n, h, w, c)"
-        )
-    if only.type not in _INPUT_DTYPES:
-        raise ModelError(f"{who}: takes {only.type}; supported are {', '.join(_INPUT_DTYPES.values())}")
-    return only.name, _INPUT_DTYPES[only.type], shape
-
-
-def _output(session: Any, who: str) -> tuple[str, tuple[str, ...]]:
-    outputs = session.get_outputs()
-    usable = [o for o in outputs if o.type in _SCORES and len(o.shape) == 2] or [o for o in outputs if o.type in _SCORES]
-    if not usable:
-        raise ModelError(f"{who}: gives {', '.join(o.type for o in outputs)}; an audit needs a float output (n, classes)")
-    name = str(usable[0].name)
-    if len(outputs) == 1:
-        return name, ()
-    return name, (f"The graph has {len(outputs)} outputs; {printable(name, 60)!r} was used.",)
+    Args:
+        classifier: as `wrap` gave it; one without a fixed batch is given back.
+        images: (n, c, h, w) in [0, 1], real ones: the two graphs are compared on them.
+    """
+    return classifier.freed(images)

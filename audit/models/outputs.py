@@ -1,18 +1,21 @@
 """Logits or probabilities: settled once, by looking.
 
 A softmax that is applied twice hides gradients and flattens confidences, so probabilities are turned into log p, whose
-softmax is p again.
+softmax is p again. One value per image becomes two classes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from enum import StrEnum
 
 import torch
 
 from audit.errors import ModelError
 from audit.models import Classifier, RowLoss
+from audit.models.onnx_file import OnnxClassifier, freed_if_equal
+from audit.models.probe import ONE_VALUE
 from audit.result import ModelIdentity
 from audit.vocabulary import Capability
 
@@ -21,12 +24,29 @@ PROBABILITY_FLOOR = 1e-30
 # Sums of float16 probabilities miss 1 by up to about 1e-3; logits of more than one image never come that close.
 SUM_TOLERANCE = 1e-3
 NEGATIVE_TOLERANCE = 1e-6
+# The largest bound that anyone clamps probabilities to; scores between wider bounds are something else.
+LARGEST_CLAMP = 0.05
 
 
-def resolve_outputs(classifier: Classifier, images: torch.Tensor) -> Classifier:
-    """Settle once whether the outputs are logits or probabilities, and give back a classifier that returns logits or log p.
+class Outputs(StrEnum):
+    """What the scores are; the value is the word for a reader."""
 
-    A user's statement (`outputs=logits|probabilities`) wins over the look of the outputs, and is checked.
+    LOGITS = "logits"
+    PROBABILITIES = "probabilities"
+    ONE_LOGIT = "one logit for two classes"
+    ONE_PROBABILITY = "the probability of the second of two classes"
+
+    @property
+    def stated_as(self) -> str:
+        """The word for it in an input spec."""
+        return "probabilities" if self in (Outputs.PROBABILITIES, Outputs.ONE_PROBABILITY) else "logits"
+
+
+def resolve_outputs(classifier: Classifier, images: torch.Tensor) -> ResolvedClassifier:
+    """Settle once what the outputs are, and give back a classifier that returns logits or log p.
+
+    A user's statement (`outputs=logits|probabilities`) wins over the look of the outputs, and is checked. An ONNX graph with a
+    fixed batch is run with larger ones from here on, where these images show that it makes no difference.
 
     Args:
         classifier: as loaded; its `identity.input_spec["outputs"]` is auto, logits or probabilities.
@@ -35,35 +55,78 @@ def resolve_outputs(classifier: Classifier, images: torch.Tensor) -> Classifier:
     Raises:
         ModelError: probabilities were stated, but the outputs are none.
     """
-    stated = classifier.identity.input_spec.get("outputs", "auto")
-    scores = classifier.logits(images)
-    detected = bool((scores >= -NEGATIVE_TOLERANCE).all()) and bool(((scores.sum(dim=1) - 1).abs() <= SUM_TOLERANCE).all())
+    if isinstance(classifier, OnnxClassifier):
+        classifier = freed_if_equal(classifier, images)
     identity = classifier.identity
-    if stated == "probabilities" and not detected:
+    stated = identity.input_spec.get("outputs", "auto")
+    scores = classifier.logits(images)
+    seen, cautions = _look(scores, one_value=identity.outputs == ONE_VALUE)
+    outputs, how = seen, "detected"
+    if stated == seen.stated_as:
+        how = "stated"
+        cautions = cautions if seen is Outputs.PROBABILITIES else ()
+    elif stated == "probabilities":
         raise ModelError(
             f"{identity.label}: outputs=probabilities was stated, but the outputs on {scores.shape[0]} images are not "
             f"(smallest {float(scores.min()):.3g}, row sums {float(scores.sum(1).min()):.3g} to {float(scores.sum(1).max()):.3g}); "
             "state outputs=logits or leave it out"
         )
-    cautions = identity.cautions
-    if stated == "logits" and detected:
-        cautions = (
-            *cautions,
-            "outputs=logits was stated, but every output row sums to 1, as probabilities do: softmax is applied twice.",
+    elif stated == "logits":
+        one = seen is Outputs.ONE_PROBABILITY
+        outputs, how = (Outputs.ONE_LOGIT if one else Outputs.LOGITS), "stated"
+        looks = "output lies between 0 and 1" if one else "output row sums to 1"
+        cautions = (f"outputs=logits was stated, but every {looks}, as probabilities do: softmax is applied twice.",)
+    identity = replace(identity, outputs=f"{outputs} ({how})", cautions=(*identity.cautions, *cautions))
+    return ResolvedClassifier(classifier, identity, outputs=outputs)
+
+
+def _look(scores: torch.Tensor, *, one_value: bool) -> tuple[Outputs, tuple[str, ...]]:
+    """What the scores (n, K) look like, and what to be careful about."""
+    shares = bool((scores >= -NEGATIVE_TOLERANCE).all()) and bool((scores <= 1 + SUM_TOLERANCE).all())
+    if one_value:
+        if not shares:
+            return Outputs.ONE_LOGIT, ()
+        return Outputs.ONE_PROBABILITY, (
+            "The model gives one value per image, between 0 and 1 on real images: it was taken for the probability of class 1; if "
+            "it is a logit, state outputs=logits.",
         )
-    probabilities = stated == "probabilities" or (stated == "auto" and detected)
-    word = "probabilities" if probabilities else "logits"
-    outputs = f"{word} ({'detected' if stated == 'auto' else 'stated'})"
-    return ResolvedClassifier(classifier, replace(identity, outputs=outputs, cautions=cautions), probabilities=probabilities)
+    sums = scores.sum(dim=1)
+    if shares and bool(((sums - 1).abs() <= SUM_TOLERANCE).all()):
+        return Outputs.PROBABILITIES, ()
+    if not shares:
+        return Outputs.LOGITS, ()
+    # Clamped to [low, 1 - low]: a value at a bound stands for one up to `low` beyond it, so a row's own sum lies in an interval.
+    low = float(scores.min())
+    at_low, at_high = (scores == low).sum(dim=1), (scores >= 1 - low - NEGATIVE_TOLERANCE).sum(dim=1)
+    around = (sums - at_low * low <= 1 + SUM_TOLERANCE) & (sums + at_high * low >= 1 - SUM_TOLERANCE)
+    if 0 < low <= LARGEST_CLAMP and int(at_low.sum()) > 1 and bool(around.all()):
+        return Outputs.PROBABILITIES, (
+            f"The model clamps its probabilities at {low:.2g}: they do not sum to 1, gradients are 0 where it clamps, and "
+            "confidences beyond it are not told apart.",
+        )
+    return Outputs.LOGITS, (
+        "Every output lies between 0 and 1, but rows do not sum to 1, as with one sigmoid per class: they were taken for logits, "
+        "whose softmax is nearly flat. Export the model without its last activation.",
+    )
 
 
 class ResolvedClassifier:
     """A classifier whose outputs are known: logits as they are, probabilities as log max(p, floor)."""
 
-    def __init__(self, inner: Classifier, identity: ModelIdentity, *, probabilities: bool) -> None:
+    def __init__(self, inner: Classifier, identity: ModelIdentity, *, outputs: Outputs) -> None:
         self._inner = inner
         self._identity = identity
-        self._probabilities = probabilities
+        self._outputs = outputs
+
+    @property
+    def outputs(self) -> Outputs:
+        """What the model gives."""
+        return self._outputs
+
+    @property
+    def probabilities(self) -> bool:
+        """Whether the model gives probabilities, of which this classifier returns the logarithm."""
+        return self._outputs.stated_as == "probabilities"
 
     @property
     def identity(self) -> ModelIdentity:
@@ -107,11 +170,17 @@ class ResolvedClassifier:
     def jacobian(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Logits or log-probabilities (n, K) and their Jacobian (n, K, c*h*w); rows at the floor are 0."""
         scores, jacobian = self._inner.jacobian(images)
-        if self._probabilities:
-            above = scores > PROBABILITY_FLOOR
-            slope = torch.where(above, 1 / scores.clamp(min=PROBABILITY_FLOOR), torch.zeros_like(scores))
+        if self._outputs is Outputs.ONE_PROBABILITY:
+            jacobian = torch.cat((-jacobian[:, 1:], jacobian[:, 1:]), dim=1)
+        if self.probabilities:
+            p = self._shares(scores)
+            slope = torch.where(p > PROBABILITY_FLOOR, 1 / p.clamp(min=PROBABILITY_FLOOR), torch.zeros_like(p))
             jacobian = jacobian * slope[:, :, None]
         return self._log(scores), jacobian
 
+    def _shares(self, scores: torch.Tensor) -> torch.Tensor:
+        """Probabilities (n, K); of one value they are 1 - p and p."""
+        return torch.cat((1 - scores[:, 1:], scores[:, 1:]), dim=1) if self._outputs is Outputs.ONE_PROBABILITY else scores
+
     def _log(self, scores: torch.Tensor) -> torch.Tensor:
-        return scores.clamp(min=PROBABILITY_FLOOR).log() if self._probabilities else scores
+        return self._shares(scores).clamp(min=PROBABILITY_FLOOR).log() if self.probabilities else scores

@@ -11,17 +11,22 @@ from dataclasses import dataclass
 
 import torch
 
-from audit.models.scores import check_scores
+from audit.models.input_spec import InputSpec
+from audit.models.scores import check_scores, is_one_value
 
 # How far a row may move with its neighbours' values; rounding moves it by about 1e-6, live batch statistics by far more.
 NEIGHBOUR_TOLERANCE = 1e-3
+# What `identity.outputs` says until `resolve_outputs` has looked at real images.
+NOT_SETTLED = "not settled"
+ONE_VALUE = "one value per image, not settled"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """The number of classes, and what to be careful about."""
+    """The number of classes, whether they come from one value per image, and what to be careful about."""
 
     classes: int
+    one_value: bool
     cautions: tuple[str, ...]
 
 
@@ -38,19 +43,27 @@ def probe(run: Callable[[torch.Tensor], torch.Tensor], image_shape: tuple[int, i
         ModelError: the outputs are not (rows, K) with K >= 2.
     """
     images = torch.rand(rows, *image_shape, generator=torch.Generator().manual_seed(0))
-    first = check_scores(run(images), rows, who)
+    given = run(images)
+    first = check_scores(given, rows, who)
     cautions = []
-    if not torch.equal(torch.nan_to_num(first), torch.nan_to_num(run(images))):
+    if not torch.equal(torch.nan_to_num(first), torch.nan_to_num(check_scores(run(images), rows, who))):
         cautions.append(
             "Two calls on the same images differ: the model is random, as with dropout left on when it was exported. "
             "Every number below is a draw; call eval() before exporting or logging."
         )
     elif rows > 1:
-        alone = run(images[:1].expand(rows, *image_shape).contiguous())[0]
+        alone = check_scores(run(images[:1].expand(rows, *image_shape).contiguous()), rows, who)[0]
         scale = float(first[0].abs().max().clamp(min=1))
         if float((alone - first[0]).abs().max()) > NEIGHBOUR_TOLERANCE * scale:
             cautions.append(
                 "An image's outputs change with the other images of its batch, as with batch normalisation left in train mode. "
                 "Numbers depend on the order of the data; call eval() before exporting or logging."
             )
-    return Probe(classes=int(first.shape[1]), cautions=tuple(cautions))
+    return Probe(classes=int(first.shape[1]), one_value=is_one_value(given, rows), cautions=tuple(cautions))
+
+
+def outputs_before_a_look(spec: InputSpec, found: Probe) -> str:
+    """What is known of the outputs before real images have been seen, for `ModelIdentity.outputs`."""
+    if found.one_value:
+        return ONE_VALUE
+    return spec.outputs if spec.outputs != "auto" else NOT_SETTLED

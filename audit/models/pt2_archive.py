@@ -3,15 +3,18 @@
 torch evaluates two kinds of strings in that file as Python (guards, and symbolic sizes through sympy), and calls whatever the
 graph's nodes name, including functions that are no tensor operators. MLflow's own check looks for pickles only. So: operators
 from known namespaces, size expressions and guards made of arithmetic, and plain containers around the inputs; anything else
-needs trust.
+needs trust. Weights, constants and sample inputs may be pickles: those that build anything but tensors are named here too.
 """
 
 from __future__ import annotations
 
 import ast
+import io
 import json
+import pickletools
 import re
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,6 +54,14 @@ _SYMBOL = re.compile(r"[a-z]+\d+")
 _LONGEST_EXPRESSION = 20_000
 
 _CONTAINERS = frozenset({None, "builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict"})
+# What the pickle of a tensor, or of plain containers of tensors, is made of.
+_TENSOR_PARTS = re.compile(
+    r"torch\._utils _rebuild_(tensor_v2|parameter)|collections OrderedDict|torch(\.storage)? \w+Storage|torch (device|Size)"
+    r"|torch\.serialization _get_layout"
+)
+# torch stores its archives unpacked. Much more than that is an archive made to fill the memory.
+MOST_RATIO = 100
+MOST_ENTRIES = 100_000
 _RECORD = re.compile(
     r"(?P<root>[^/]+)/(archive_format|archive_version|byteorder|version|\.data/[\w.-]+|extra/.*|models/[^/]+\.json"
     r"|data/(weights|constants)/[\w.-]+|data/sample_inputs/[^/]+\.pt)"
@@ -58,27 +69,84 @@ _RECORD = re.compile(
 
 
 def code_in(path: Path) -> tuple[str, ...]:
-    """Say what loading the archive would run besides tensor operators, in words; pickles are MLflow's to find.
+    """Say what loading the archive would run besides tensor operators, in words.
 
     Raises:
-        ModelError: the file is no archive, or its graph is not JSON.
+        ModelError: the file is no archive, unpacks to far more than it is, or its graph is not JSON.
     """
     try:
         with zipfile.ZipFile(path) as archive:
+            _check_size(archive, path)
             names = [info.filename for info in archive.infolist() if not info.is_dir()]
             if twice := [name for name, count in Counter(names).items() if count > 1]:
                 return (f"{path.name} holds {printable(twice[0], 80)} twice, so that readers may see different content",)
-            if strange := [name for name in names if not _RECORD.fullmatch(name)]:
+            if strange := [name for name in names if not _RECORD.fullmatch(name) or ".." in name.split("/")]:
                 return (f"{path.name} holds {printable(strange[0], 80)}, which is no part of a plain exported program",)
             graphs = {name: json.loads(archive.read(name)) for name in names if "/models/" in name}
-    except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError):
+            pickled = tuple(_pickled(archive, names, path.name))
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError):
         raise ModelError(f"{path.name} is not a pt2 archive (torch.export), or is damaged; log the model again") from None
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
         raise ModelError(f"the graph inside {path.name} is not readable; log the model again") from None
     if not graphs:
         raise ModelError(f"{path.name} holds no exported program; log the model again")
     found = dict.fromkeys(reason for graph in graphs.values() for reason in _reasons(graph))
-    return tuple(found)[:5]
+    return (*pickled, *tuple(found)[:5])
+
+
+def _check_size(archive: zipfile.ZipFile, path: Path) -> None:
+    entries, packed = archive.infolist(), path.stat().st_size
+    unpacked = sum(info.file_size for info in entries)
+    if len(entries) > MOST_ENTRIES:
+        raise ModelError(f"{path.name} has {len(entries)} entries, more than any exported program; log the model again")
+    if unpacked > MOST_RATIO * packed:
+        raise ModelError(
+            f"{path.name} has {packed / 1e6:.3g} MB and would unpack to {unpacked / 1e6:.3g} MB, as no exported program does; "
+            "log the model again"
+        )
+
+
+def _pickled(archive: zipfile.ZipFile, names: list[str], file: str) -> Iterator[str]:
+    """Name the records that would be unpickled and build something else than tensors."""
+    described = {name: json.loads(archive.read(name)) for name in names if name.endswith("_config.json")}
+    raw = {
+        f"{name.rpartition('/')[0]}/{entry['path_name']}"
+        for name, content in described.items()
+        for entry in content["config"].values()
+        if entry["use_pickle"] is False
+    }
+    for name in names:
+        if re.search(r"/data/(weights|constants|sample_inputs)/", name) and name not in described and name not in raw:
+            try:
+                named = _globals(archive.read(name))
+            except (ValueError, zipfile.BadZipFile):
+                named = {"an object that cannot be looked into"}
+            if foreign := sorted(each for each in named if not _TENSOR_PARTS.fullmatch(each)):
+                yield f"the pickle {printable(name.partition('/')[2], 80)} in {file}, which builds {printable(foreign[0], 80)}"
+
+
+def _globals(content: bytes) -> set[str]:
+    """What the pickle in a file that torch.save wrote would call, as `module name`, without loading it."""
+    found: set[str] = set()
+    with zipfile.ZipFile(io.BytesIO(content)) as inner:
+        pickles = [name for name in inner.namelist() if name.endswith("/data.pkl")]
+        if len(pickles) != 1 or inner.getinfo(pickles[0]).file_size > MOST_RATIO * max(len(content), 1 << 20):
+            raise ValueError("not what torch.save writes")
+        strings: list[str] = []
+        for opcode, argument, _ in pickletools.genops(inner.read(pickles[0])):
+            if opcode.name in ("GLOBAL", "INST"):
+                found.add(str(argument))
+            elif opcode.name == "STACK_GLOBAL":
+                # Its operands are on the stack; what is not plainly two strings is refused.
+                found.add(" ".join(strings[-2:]) if len(strings) >= 2 else "an unknown name")
+                strings = []
+            elif opcode.name.startswith("EXT"):
+                found.add("an unknown name")
+            elif "UNICODE" in opcode.name or "STRING" in opcode.name:
+                strings.append(str(argument))
+            elif opcode.name not in ("MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT"):
+                strings = []
+    return found
 
 
 def _reasons(value: object) -> Iterator[str]:

@@ -11,13 +11,15 @@ import torch
 from audit.errors import MissingCapability, ModelError
 from audit.models import RowLoss
 from audit.models.blocks import map_blocks
-from audit.models.device import described, torch_device
+from audit.models.device import described, exact, torch_device
 from audit.models.input_spec import InputSpec
-from audit.models.probe import probe
+from audit.models.live_layers import live_layers
+from audit.models.probe import outputs_before_a_look, probe
 from audit.models.scores import check_finite, check_scores, scores_of
 from audit.models.shapes import Declared, check_declared, check_images, refused
 from audit.result import ModelIdentity
 from audit.settings import DEFAULT_BLOCK_ROWS
+from audit.text import printable
 from audit.vocabulary import Capability
 
 
@@ -46,6 +48,7 @@ class TorchClassifier:
         spec: InputSpec,
         device: torch.device,
         block_rows: int,
+        output: str | None = None,
         no_gradients: str | None = None,
     ) -> None:
         self._network = network
@@ -53,6 +56,7 @@ class TorchClassifier:
         self._spec = spec
         self._device = device
         self._block_rows = block_rows
+        self._output = output
         self._no_gradients = no_gradients
         self._forward_passes = 0
         self._backward_passes = 0
@@ -98,7 +102,7 @@ class TorchClassifier:
         check_images(images, self._identity)
         if not len(images):
             return images.new_zeros(0, self.classes)
-        with torch.no_grad():
+        with torch.no_grad(), exact():
             (scores,) = map_blocks(images.detach(), self._block_rows, lambda block, _: (self._forward(block),))
         check_finite(scores, self._identity.label)
         self._forward_passes += len(images)
@@ -116,7 +120,7 @@ class TorchClassifier:
             return images.new_zeros(0, self.classes), images.new_zeros(0), images.detach().clone()
 
         def run(block: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            with torch.enable_grad():
+            with torch.enable_grad(), exact():
                 x = block.clone().requires_grad_(True)
                 scores = self._forward(x.clone())  # a model may change its input in place
                 values = loss(scores, rows)
@@ -142,7 +146,7 @@ class TorchClassifier:
             return images.new_zeros(0, self.classes), images.new_zeros(0, self.classes, images[0:].flatten(1).shape[1])
 
         def run(block: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            with torch.enable_grad():
+            with torch.enable_grad(), exact():
                 x = block.clone().requires_grad_(True)
                 scores = self._forward(x.clone())  # a model may change its input in place
                 # Rows do not influence each other, so the gradient of a column's sum holds every row's own gradient.
@@ -165,7 +169,7 @@ class TorchClassifier:
         check_images(images, self._identity)
 
     def _forward(self, block: torch.Tensor) -> torch.Tensor:
-        scores, _ = scores_of(self._network(self._spec.prepare(block)), self._identity.label)
+        scores, _ = scores_of(self._network(self._spec.prepare(block)), self._identity.label, self._output)
         return check_scores(scores, len(block), self._identity.label).to(torch.float32)
 
 
@@ -177,6 +181,7 @@ def wrap(
     spec: InputSpec | None = None,
     serialisation: Serialisation = Serialisation.MODULE,
     declared: Declared | None = None,
+    output: str | None = None,
     device: str = "auto",
     block_rows: int = DEFAULT_BLOCK_ROWS,
 ) -> TorchClassifier:
@@ -189,6 +194,7 @@ def wrap(
         spec: layout, range, normalisation; the default is plain [0, 1] images.
         serialisation: what `network` is.
         declared: what an exported program says of its input.
+        output: the name or position of the output to read; None takes the obvious one.
         device: auto, cpu or cuda.
         block_rows: rows per compute block, unless the program fixes them.
 
@@ -212,11 +218,15 @@ def wrap(
 
     def run(images: torch.Tensor) -> torch.Tensor:
         try:
-            with torch.no_grad():
+            with torch.no_grad(), exact():
                 outputs = network(spec.prepare(images.to(where).clone()))  # a model may change its input in place
+        except ModuleNotFoundError as error:
+            raise ModelError(
+                f"{who}: running it needs the Python module {error.name!r}, which is not installed; install it"
+            ) from error
         except Exception as error:  # a model may raise anything; the reason is passed on in one line
             raise ModelError(refused(who, spec, image_shape, error)) from error
-        scores, note = scores_of(outputs, who)
+        scores, note = scores_of(outputs, who, output)
         cautions.update(note)
         return scores.float().cpu()
 
@@ -227,23 +237,31 @@ def wrap(
         input_shape=image_shape,
         runtime=f"torch {torch.__version__}",
         device=described(where),
-        outputs=spec.outputs if spec.outputs != "auto" else "not settled",
-        input_spec=spec.words(),
-        cautions=(*identity.cautions, *sorted(cautions), *found.cautions),
+        outputs=outputs_before_a_look(spec, found),
+        input_spec=spec.words() | ({} if output is None else {"output": printable(output, 60)}),
+        # A layer that is named says more than that calls differ.
+        cautions=(*identity.cautions, *sorted(cautions), *(live_layers(network) or found.cautions)),
     )
-    reason = _no_gradients(network, spec, torch.rand(rows, *image_shape, generator=torch.Generator().manual_seed(0)).to(where), who)
-    return TorchClassifier(network, identity=identity, spec=spec, device=where, block_rows=rows, no_gradients=reason)
+    images = torch.rand(rows, *image_shape, generator=torch.Generator().manual_seed(0)).to(where)
+    return TorchClassifier(
+        network,
+        identity=identity,
+        spec=spec,
+        device=where,
+        block_rows=rows,
+        output=output,
+        no_gradients=_no_gradients(lambda x: scores_of(network(x), who, output)[0], spec, images),
+    )
 
 
-def _no_gradients(network: torch.nn.Module, spec: InputSpec, images: torch.Tensor, who: str) -> str | None:
+def _no_gradients(score: Callable[[torch.Tensor], torch.Tensor], spec: InputSpec, images: torch.Tensor) -> str | None:
     if not spec.differentiable:
         return None
     try:
         with torch.enable_grad():
-            scores, _ = scores_of(network(spec.prepare(images.requires_grad_(True).clone())), who)
-    except (
-        Exception
-    ):  # it runs without gradients, as the probe has shown; what fails with them is told by the stage that needs them
+            scores = score(spec.prepare(images.requires_grad_(True).clone()))
+    # It runs without gradients, as the probe has shown; what fails with them is told by the stage that needs them.
+    except Exception:
         return None
     return None if scores.requires_grad else _CUT_OFF
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from audit.errors import ModelError, UntrustedError
+from audit.errors import InputError, ModelError, UntrustedError
 from audit.text import printable
 
 # Names that Python loads by executing instructions stored in the file.
@@ -28,17 +29,17 @@ def digests(folder: Path) -> dict[str, str]:
     """sha256 of every file below `folder`, by path relative to it with forward slashes, sorted.
 
     Raises:
-        ModelError: a file is a link that leaves the folder.
+        ModelError: a file or folder is a link that leaves the folder.
     """
     root = folder.resolve()
     found = {}
     for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if (path.is_symlink() or path.is_file()) and not path.resolve().is_relative_to(root):
+            raise ModelError(
+                f"model file {printable(name)} is a link to a place outside the model's folder; log the model with real files"
+            )
         if path.is_file():
-            name = path.relative_to(folder).as_posix()
-            if not path.resolve().is_relative_to(root):
-                raise ModelError(
-                    f"model file {printable(name)} is a link to a place outside the model's folder; log the model with real files"
-                )
             found[name] = digest(path)
     return found
 
@@ -84,3 +85,38 @@ def require_trust(who: str, runs: Iterable[str], *, trust: bool) -> bool:
             "if you trust its author, pass --trust, otherwise log it as ONNX or with serialization_format='pt2'"
         )
     return bool(reasons)
+
+
+def expected_digest(text: str) -> str:
+    """A sha256 as the user wrote it, `sha256:` in front of it or not, in lower case.
+
+    Raises:
+        InputError: it is no sha256 in hexadecimal.
+
+    >>> expected_digest("sha256:" + "AB" * 32)[:4]
+    'abab'
+    """
+    digits = text.strip().lower().removeprefix("sha256:")
+    if not re.fullmatch(r"[0-9a-f]{64}", digits):
+        raise InputError(f"--expect-sha256 {printable(text, 80)!r} is no sha256; it has 64 hexadecimal digits")
+    return digits
+
+
+def require_digest(who: str, files: Mapping[str, str], expected: str | None) -> None:
+    """Refuse files that are not the expected ones.
+
+    Args:
+        who: the model, for the message.
+        files: sha256 by path.
+        expected: the sha256 over all of them (`overall_digest`) or, of a model in one file, that file's own; None takes any.
+
+    Raises:
+        InputError: `expected` is no sha256, or another one.
+    """
+    if expected is None:
+        return
+    overall = overall_digest(files)
+    alone = next(iter(files.values())) if len(files) == 1 else None
+    if expected_digest(expected) not in (overall, alone):
+        found = f"the file's is {alone}" if alone else f"its {len(files)} files have {overall}"
+        raise InputError(f"{who}: does not have the expected sha256 {expected_digest(expected)}; {found}; nothing was loaded")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from typing import Any
 
 import torch
 from torch import nn
+
+from audit.models import Classifier, ModelRef, load
 
 torch.set_num_threads(1)
 
@@ -61,6 +64,16 @@ class NotANumber(nn.Module):
         return torch.where(x.mean((1, 2, 3))[:, None] > 0.9, torch.full_like(scores, float("nan")), scores)
 
 
+class Payload:
+    """An object whose unpickling writes a file."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[object, tuple[str, str]]:
+        return Path.write_text, (self.marker, "ran")  # type: ignore[return-value]
+
+
 class Returns(nn.Module):
     """Returns whatever `shape` makes of a small network's scores."""
 
@@ -99,3 +112,30 @@ def rewritten(source: Path, target: Path, change: Callable[[dict[str, Any]], Non
         for name, content in (extra or {}).items():
             new.writestr(name, content)
     return target
+
+
+def open_model(store: Store, text: str, **options: object) -> Classifier:
+    """The model that a reference in the store leads to."""
+    options = {"image_shape": (3, 8, 8), "device": "cpu", "tracking_uri": store.uri, **options}
+    return load(ModelRef.parse(text), **options)  # type: ignore[arg-type]
+
+
+def hostile_copy(store: Store, tmp_path: Path, kind: str) -> tuple[Path, Store, str]:
+    """A run of the store whose artefact `model` is a copy of a good model's folder, for a test to spoil."""
+    import mlflow
+    from mlflow import MlflowClient
+
+    good = next(Path(store.uri.removeprefix("sqlite:///")).parent.rglob(f"{store.model_ids[kind]}/artifacts"))
+    folder = tmp_path / "model"
+    shutil.copytree(good, folder)
+    client = MlflowClient(tracking_uri=store.uri)
+    run = client.create_run(mlflow.MlflowClient(tracking_uri=store.uri).get_experiment_by_name("tests").experiment_id)
+    return folder, store, run.info.run_id
+
+
+def upload(store: Store, run_id: str, folder: Path) -> str:
+    """Log the folder as the artefact `model` of the run, and name it."""
+    from mlflow import MlflowClient
+
+    MlflowClient(tracking_uri=store.uri).log_artifacts(run_id, str(folder), "model")
+    return f"runs:/{run_id}/model"

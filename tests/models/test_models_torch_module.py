@@ -161,8 +161,8 @@ class Named(NamedTuple):
     [
         (lambda z: {"logits": z, "hidden": z * 2}, "its entry 'logits' was used"),
         (lambda z: {"scores": z}, "its entry 'scores' was used"),
-        (lambda z: (z,), "its only tensor was used"),
-        (lambda z: Named(z, z * 2), "its field 'logits' was used"),
+        (lambda z: (z,), "returns a tuple; its entry '0' was used"),
+        (lambda z: Named(z, z * 2), "returns a named tuple; its entry 'logits' was used"),
     ],
 )
 def test_the_obvious_tensor_of_several_outputs_is_taken_and_said(shape: object, caution: str) -> None:
@@ -175,11 +175,10 @@ def test_the_obvious_tensor_of_several_outputs_is_taken_and_said(shape: object, 
 @pytest.mark.parametrize(
     ("shape", "says"),
     [
-        (lambda z: (z, z * 2), "returns a tuple with 2 tensors"),
-        (lambda z: {"a": z, "b": z}, r"returns a dictionary with the tensors \['a', 'b'\]"),
-        (lambda z: z[:, :1], "one value per image"),
-        (lambda z: z[:, 0], "one value per image"),
-        (lambda z: z[:, :, None], r"gives outputs of shape \(32, 5, 1\) for 32 images"),
+        (lambda z: (z, z * 2), "returns a tuple with the tensors '0', '1'; an audit needs one"),
+        (lambda z: {"a": z, "b": z}, "returns a dictionary with the tensors 'a', 'b'"),
+        (lambda z: z[:, :, None, None].expand(-1, -1, 2, 1), r"gives outputs of shape \(32, 5, 2, 1\) for 32 images"),
+        (lambda z: {"a": 1}, "with the tensors none"),
         (lambda z: z.mean(0, keepdim=True), r"gives outputs of shape \(1, 5\)"),
         (lambda z: "cat", "returns str"),
     ],
@@ -224,6 +223,24 @@ def test_cuda_that_is_not_there_is_refused() -> None:
     assert wrap(Small(), image_shape=SHAPE, device="auto").device.type == "cpu"
     with pytest.raises(InputError, match="there is no device 'tpu'"):
         wrap(Small(), image_shape=SHAPE, device="tpu")
+
+
+def test_convolutions_run_in_full_precision_and_the_users_choice_comes_back() -> None:
+    seen = []
+
+    class Looks(Small):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen.append((torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic))
+            return super().forward(x)
+
+    before = (torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic)
+    classifier = wrap(Looks(), image_shape=SHAPE, device="cpu")
+    seen.clear()
+    classifier.logits(images(2))
+    classifier.loss_gradient(images(2), lambda z, _: z[:, 0])
+    classifier.jacobian(images(2))
+    assert seen == [(False, True)] * 3
+    assert (torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic) == before == (True, False)
 
 
 @pytest.mark.gpu

@@ -162,6 +162,10 @@ def test_links_and_names_that_leave_the_folder_are_refused(tmp_path: Path) -> No
     (tmp_path / "model" / "link").symlink_to(tmp_path / "secret")
     with pytest.raises(ModelError, match="is a link to a place outside"):
         digests(tmp_path / "model")
+    (tmp_path / "model" / "link").unlink()
+    (tmp_path / "model" / "folder").symlink_to(tmp_path)
+    with pytest.raises(ModelError, match="folder is a link to a place outside"):
+        digests(tmp_path / "model")
     with pytest.raises(ModelError, match="lies outside the model's folder"):
         inside(tmp_path / "model", "../secret", "the file")
     with pytest.raises(ModelError, match="is missing"):
@@ -235,6 +239,9 @@ def test_a_pickle_beside_a_pt2_is_what_mlflow_would_read(tmp_path: Path, plain_p
     (folder / "data" / "model.pt2").write_bytes(plain_pt2.read_bytes())
     read = mlmodel.read(folder, "net")
     assert (read.route, read.runs) == (Route.PICKLE, ("the pickle model.pth",))
+    for name, more in (("mlflow.pytorch.pickle_module\n", ()), ("evil", ("the module evil, to read it with",))):
+        (folder / "data" / "pickle_module_info.txt").write_text(name)
+        assert mlmodel.read(folder, "net").runs == ("the pickle model.pth", *more)
 
 
 @pytest.mark.parametrize(
