@@ -65,8 +65,8 @@ def read_graph(path: Path, who: str) -> ModelProto:
     size = path.stat().st_size
     for tensor in tensors(model.graph):
         held = _data_file(path, _location(tensor), who).stat().st_size if _is_external(tensor) else size
-        # Two values to a byte is the densest there is.
-        if math.prod(tensor.dims) > 2 * held:
+        # Four values to a byte is the densest there is.
+        if math.prod(tensor.dims) > 4 * held:
             raise ModelError(
                 f"{who}: its tensor {printable(tensor.name, 60)!r} claims {math.prod(tensor.dims):.2g} values, but the file has "
                 f"{held} bytes; export it again"

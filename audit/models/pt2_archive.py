@@ -109,12 +109,13 @@ def _check_size(archive: zipfile.ZipFile, path: Path) -> None:
 def _pickled(archive: zipfile.ZipFile, names: list[str], file: str) -> Iterator[str]:
     """Name the records that would be unpickled and build something else than tensors."""
     described = {name: json.loads(archive.read(name)) for name in names if name.endswith("_config.json")}
-    raw = {
-        f"{name.rpartition('/')[0]}/{entry['path_name']}"
-        for name, content in described.items()
-        for entry in content["config"].values()
-        if entry["use_pickle"] is False
-    }
+    raw, unpickled = set[str](), set[str]()
+    for name, content in described.items():
+        for entry in content["config"].values():
+            # Only these two are read as plain bytes, and one record may be named by several entries.
+            plain = entry["use_pickle"] is False and entry["path_name"].startswith(("weight_", "tensor_"))
+            (raw if plain else unpickled).add(f"{name.rpartition('/')[0]}/{entry['path_name']}")
+    raw -= unpickled
     for name in names:
         if re.search(r"/data/(weights|constants|sample_inputs)/", name) and name not in described and name not in raw:
             try:
@@ -129,8 +130,13 @@ def _globals(content: bytes) -> set[str]:
     """What the pickle in a file that torch.save wrote would call, as `module name`, without loading it."""
     found: set[str] = set()
     with zipfile.ZipFile(io.BytesIO(content)) as inner:
-        pickles = [name for name in inner.namelist() if name.endswith("/data.pkl")]
-        if len(pickles) != 1 or inner.getinfo(pickles[0]).file_size > MOST_RATIO * max(len(content), 1 << 20):
+        pickles = [name for name in inner.namelist() if name.endswith(".pkl")]
+        # A second one (constants.pkl) makes it a TorchScript archive, which holds code.
+        if (
+            len(pickles) != 1
+            or not pickles[0].endswith("/data.pkl")
+            or inner.getinfo(pickles[0]).file_size > MOST_RATIO * max(len(content), 1 << 20)
+        ):
             raise ValueError("not what torch.save writes")
         strings: list[str] = []
         for opcode, argument, _ in pickletools.genops(inner.read(pickles[0])):

@@ -133,6 +133,15 @@ def pickled_weight(name: str, content: bytes, canary: Path) -> bytes:
     return saved_payload(canary) if name.endswith("/weight_0") else content
 
 
+def weight_named_twice(name: str, content: bytes, canary: Path) -> bytes:
+    """Once as plain bytes, and once more as a pickle."""
+    if name.endswith("model_weights_config.json"):
+        config = json.loads(content)
+        config["config"]["again"] = {**next(iter(config["config"].values())), "use_pickle": True}
+        return json.dumps(config).encode()
+    return saved_payload(canary) if name.endswith("/weight_0") else content
+
+
 def pickled_constant(name: str, content: bytes, canary: Path) -> bytes:
     if name.endswith("model_constants_config.json"):
         entry = {"path_name": "opaque_obj_0", "is_param": False, "use_pickle": True, "tensor_meta": None}
@@ -159,6 +168,7 @@ PT2: list[tuple[str, Change, str]] = [
     ("a pickle beside the program", torch_pickle, r"the pickle model\.pth"),
     ("a pickle in the sample inputs", archive(pickled_inputs), r"the pickle data/sample_inputs/model\.pt in model\.pt2"),
     ("a pickle among the weights", archive(pickled_weight), r"the pickle data/weights/weight_0 in model\.pt2"),
+    ("a weight that is a pickle as well", archive(weight_named_twice), r"the pickle data/weights/weight_0 in model\.pt2"),
     (
         "a pickled object among the constants",
         archive(pickled_constant, lambda canary: {"ROOT/data/constants/opaque_obj_0": pickle.dumps(Payload(canary))}),
