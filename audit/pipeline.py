@@ -45,6 +45,7 @@ class AuditRequest:
 
     `input_spec` is options text or a TOML file. `resume` goes on with an unfinished audit in `out`; `reuse` are result folders of
     earlier audits whose evidence is taken where its fingerprint is the same. `time_budget` (seconds) bounds the examples.
+    `black_box` audits by queries only, whatever a model could do.
     """
 
     models: tuple[str, ...]
@@ -60,6 +61,7 @@ class AuditRequest:
     input_spec: str | None = None
     trust: bool = False
     allow_chance: bool = False
+    black_box: bool = False
     tracking_uri: str | None = None
     registry_uri: str | None = None
     resume: bool = False
@@ -208,6 +210,7 @@ def load_models(request: AuditRequest, sample: Sample) -> tuple[list[Classifier]
             image_shape=sample.dataset.image_shape,
             tracking_uri=request.tracking_uri,
             registry_uri=request.registry_uri,
+            black_box=request.black_box,
         )
         for text in (*request.models, *([request.reference] if request.reference else []))
     ]

@@ -56,6 +56,7 @@ _AUDITED = (
         help="How the model wants its input: a TOML file, or e.g. range=0-255,layout=NHWC,mean=0.5,std=0.25.",
     ),
     click.option("--trust", is_flag=True, help="Allow loading a model that can run its own code (pickles, code paths)."),
+    click.option("--black-box", is_flag=True, help="Audit by queries only, as if nobody could see inside the model."),
     click.option(
         "--reuse",
         multiple=True,

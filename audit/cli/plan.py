@@ -48,6 +48,7 @@ def command(models: tuple[str, ...], data: str, as_json: bool, **options: Any) -
         input_spec=options["input_spec"],
         trust=options["trust"],
         allow_chance=options["allow_chance"],
+        black_box=options["black_box"],
         tracking_uri=tracking_uri,
         registry_uri=registry_uri_of(tracking_uri),
     )

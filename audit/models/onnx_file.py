@@ -1,4 +1,4 @@
-"""Classifiers over ONNX Runtime. They give scores, and nothing inside: no gradients, no activations."""
+"""Classifiers over ONNX Runtime. They give scores, and nothing inside; gradients come from `audit.models.onnx_gradients`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from audit.models.blocks import map_blocks
 from audit.models.device import check
 from audit.models.input_spec import InputSpec, PartialSpec
 from audit.models.onnx_content import check_content, explained
+from audit.models.onnx_torch import OnnxModule
 from audit.models.probe import probe
 from audit.models.scores import check_finite, check_scores
 from audit.models.shapes import check_declared, check_images, refused, times
@@ -26,6 +27,7 @@ from audit.text import printable
 from audit.vocabulary import Capability
 
 NO_GRADIENTS = "ONNX Runtime has no backward pass"
+NOT_COMPARED = f"{NO_GRADIENTS}, and the graph, converted to torch, has not been compared with it yet"
 NO_ACTIVATIONS = "reading inner layers of an ONNX graph is not supported yet"
 
 _INPUT_DTYPES = {
@@ -63,11 +65,15 @@ class Graph:
 class OnnxClassifier:
     """An ONNX graph behind the `Classifier` contract; build it with `wrap`. Images live on the CPU, wherever the session runs."""
 
-    def __init__(self, graph: Graph, *, identity: ModelIdentity, spec: InputSpec, block_rows: int) -> None:
+    def __init__(
+        self, graph: Graph, *, identity: ModelIdentity, spec: InputSpec, block_rows: int, module: OnnxModule | str = NO_GRADIENTS
+    ) -> None:
+        """`module` is the graph converted to torch, not yet compared, or why there is none."""
         self._graph = graph
         self._identity = identity
-        self._spec = spec
-        self._block_rows = block_rows
+        self.spec = spec
+        self.block_rows = block_rows
+        self.module = module
         self._forward_passes = 0
 
     @property
@@ -78,7 +84,8 @@ class OnnxClassifier:
     @property
     def lacks(self) -> Mapping[Capability, str]:
         """Gradients and activations."""
-        return {Capability.GRADIENTS: NO_GRADIENTS, Capability.ACTIVATIONS: NO_ACTIVATIONS}
+        gradients = NOT_COMPARED if isinstance(self.module, OnnxModule) else self.module
+        return {Capability.GRADIENTS: gradients, Capability.ACTIVATIONS: NO_ACTIVATIONS}
 
     @property
     def classes(self) -> int:
@@ -109,7 +116,7 @@ class OnnxClassifier:
         check_images(images, self._identity)
         if not len(images):
             return images.new_zeros(0, self.classes)
-        (scores,) = map_blocks(images.detach(), self._block_rows, lambda block, _: (self._forward(block),))
+        (scores,) = map_blocks(images.detach(), self.block_rows, lambda block, _: (self._forward(block),))
         check_finite(scores, self._identity.label)
         self._forward_passes += len(images)
         return scores
@@ -120,7 +127,7 @@ class OnnxClassifier:
         Raises:
             MissingCapability: always.
         """
-        raise MissingCapability(NO_GRADIENTS)
+        raise MissingCapability(self.lacks[Capability.GRADIENTS])
 
     def jacobian(self, images: torch.Tensor) -> NoReturn:
         """Not possible.
@@ -128,10 +135,10 @@ class OnnxClassifier:
         Raises:
             MissingCapability: always.
         """
-        raise MissingCapability(NO_GRADIENTS)
+        raise MissingCapability(self.lacks[Capability.GRADIENTS])
 
     def _forward(self, block: torch.Tensor) -> torch.Tensor:
-        return check_scores(run(self._graph, self._spec.prepare(block)), len(block), self._identity.label)
+        return check_scores(run(self._graph, self.spec.prepare(block)), len(block), self._identity.label)
 
 
 def open_graph(path: Path, who: str, *, device: str) -> Graph:
@@ -192,6 +199,7 @@ def wrap(
     identity: ModelIdentity,
     spec: InputSpec,
     block_rows: int = DEFAULT_BLOCK_ROWS,
+    module: OnnxModule | str = NO_GRADIENTS,
 ) -> OnnxClassifier:
     """Make a classifier of an open graph; a graph with a fixed batch size is run in blocks of that size.
 
@@ -226,7 +234,7 @@ def wrap(
         class_names=identity.class_names or class_names.from_metadata(graph.metadata, found.classes, who),
         cautions=(*identity.cautions, *graph.cautions, *found.cautions),
     )
-    return OnnxClassifier(graph, identity=identity, spec=spec, block_rows=rows)
+    return OnnxClassifier(graph, identity=identity, spec=spec, block_rows=rows, module=module)
 
 
 def run(graph: Graph, prepared: torch.Tensor) -> torch.Tensor:

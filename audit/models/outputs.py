@@ -23,7 +23,7 @@ SUM_TOLERANCE = 1e-3
 NEGATIVE_TOLERANCE = 1e-6
 
 
-def resolve_outputs(classifier: Classifier, images: torch.Tensor) -> Classifier:
+def resolve_outputs(classifier: Classifier, images: torch.Tensor) -> ResolvedClassifier:
     """Settle once whether the outputs are logits or probabilities, and give back a classifier that returns logits or log p.
 
     A user's statement (`outputs=logits|probabilities`) wins over the look of the outputs, and is checked.
@@ -64,6 +64,11 @@ class ResolvedClassifier:
         self._inner = inner
         self._identity = identity
         self._probabilities = probabilities
+
+    @property
+    def probabilities(self) -> bool:
+        """Whether the model gives probabilities, of which this classifier returns the logarithm."""
+        return self._probabilities
 
     @property
     def identity(self) -> ModelIdentity:
