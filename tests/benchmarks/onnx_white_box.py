@@ -6,10 +6,8 @@ examples/fashion_mnist.py writes them, and FASHION_DATA their data, to attack th
 
 from __future__ import annotations
 
-import logging
 import os
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 import torchvision
+from exported import exported
 from torch import nn
 
 from audit import data
@@ -47,17 +46,6 @@ def network(name: str) -> nn.Module:
     return module.eval()
 
 
-def export(module: nn.Module, images: torch.Tensor, path: Path, *, dynamo: bool) -> None:
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if dynamo:
-            batch = ({0: torch.export.Dim("n")},)
-            torch.onnx.export(module, (images,), path, dynamic_shapes=batch, external_data=False, verbose=False)
-        else:
-            torch.onnx.export(module, (images,), path, dynamo=False, input_names=["x"], dynamic_axes={"x": {0: "n"}})
-
-
 def opened(path: Path, images: torch.Tensor) -> Classifier:
     shape = (images.shape[1], images.shape[2], images.shape[3])
     loaded = load(ModelRef.parse(str(path)), image_shape=shape, device="cpu", block_rows=min(len(images), 32))
@@ -83,7 +71,7 @@ def test_networks(name, tmp_path):
     module, images = network(name), torch.rand(ROWS, 3, 224, 224)
     for dynamo in (True, False):
         # Before its parameters stop asking for gradients: then torch swaps in a fused attention that its exporter does not know.
-        export(module, images[:2], tmp_path / f"{dynamo}.onnx", dynamo=dynamo)
+        exported(module, images[:2], tmp_path / f"{dynamo}.onnx", dynamo=dynamo)
     theirs = wrap(module, image_shape=(3, 224, 224), device="cpu", block_rows=ROWS)
     logits, _, expected = theirs.loss_gradient(images, loss)
     for dynamo in (True, False):
@@ -122,7 +110,7 @@ def test_attacks_on_digits(kind, tmp_path):
     robust = {}
     for dynamo in (True, False):
         path = tmp_path / f"{dynamo}.onnx"
-        export(module, images[:2], path, dynamo=dynamo)
+        exported(module, images[:2], path, dynamo=dynamo)
         robust["dynamo" if dynamo else "torchscript"] = attacked(opened(path, images), chunk, threat)
     robust["torch"] = attacked(wrap(module, image_shape=(1, 8, 8), device="cpu"), chunk, threat)
     print(f"digits, {kind}: right after PGD-20, of 200: {robust}")

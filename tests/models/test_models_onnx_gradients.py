@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from exported import exported
 from onnx import TensorProto, helper
 from onnx_graphs import graph, normal, opened
 from small_models import Small, Softmaxed, images
@@ -43,13 +43,6 @@ class ByHand(Steep):
         return e / e.sum(1, keepdim=True)
 
 
-def export(module: torch.nn.Module, path: Path) -> Path:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(module.eval(), (images(2),), path, dynamo=False, input_names=["x"], dynamic_axes={"x": {0: "n"}})
-    return path
-
-
 def saved(path: Path, nodes: list[onnx.NodeProto], **options: object) -> Path:
     """A linear model of 192 pixels and 4 classes behind `nodes`, which lead from x to `seen`."""
     weights = {"w": normal(192, 4), "half": np.array(0.5, np.float32), "bytes": np.array(255, np.float32)}
@@ -68,7 +61,7 @@ def cross_entropy(labels: torch.Tensor):
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return export(Small(), tmp_path_factory.mktemp("onnx") / "small.onnx")
+    return exported(Small(), images(2), tmp_path_factory.mktemp("onnx") / "small.onnx", dynamo=False)
 
 
 def test_gradients_are_those_of_the_module_that_was_exported(small: Path):
@@ -124,7 +117,7 @@ def test_gradients_see_the_same_input_specification(small: Path):
 
 def test_a_saturated_softmax_at_the_end_does_not_hide_gradients(tmp_path: Path):
     module = Steep(10_000)
-    found = settled(export(Softmaxed(module), tmp_path / "steep.onnx"))
+    found = settled(exported(Softmaxed(module), images(2), tmp_path / "steep.onnx", dynamo=False))
     assert found.identity.outputs == "probabilities (detected)"
     x = images(8)
     top = found.logits(x).argmax(dim=1)
@@ -140,7 +133,7 @@ def test_a_saturated_softmax_at_the_end_does_not_hide_gradients(tmp_path: Path):
 
 def test_probabilities_that_no_softmax_made_work_as_in_torch(tmp_path: Path):
     x = images(6)
-    found = settled(export(ByHand(3.0), tmp_path / "net.onnx"))
+    found = settled(exported(ByHand(3.0), images(2), tmp_path / "net.onnx", dynamo=False))
     expected = resolve_outputs(wrap(Softmaxed(Steep(3.0)), image_shape=SHAPE, device="cpu"), x)
     assert found.identity.outputs == "probabilities (detected)"
     torch.testing.assert_close(found.jacobian(x)[1], expected.jacobian(x)[1], rtol=1e-3, atol=1e-4)
@@ -151,7 +144,7 @@ def test_a_conversion_that_computes_something_else_is_not_believed(small: Path, 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return super().forward(x * 1.01)
 
-    other = convert(onnx.load(export(Other(), tmp_path / "other.onnx")))
+    other = convert(onnx.load(exported(Other(), images(2), tmp_path / "other.onnx", dynamo=False)))
     monkeypatch.setattr(onnx_gradients, "convert", lambda *_, **__: other)
     found = settled(small)
     reason = found.lacks[Capability.GRADIENTS]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import onnxruntime
 import pytest
 import torch
 import torchvision
+from exported import exported
 from torch import nn
 
 from audit.models.onnx_torch import convert
@@ -52,18 +51,6 @@ def network(name: str) -> tuple[nn.Module, torch.Tensor]:
         return module.eval(), torch.rand(3, 3, size, size)
 
 
-def exported(module: nn.Module, images: torch.Tensor, path: Path, *, dynamo: bool) -> Path:
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if dynamo:
-            batch = ({0: torch.export.Dim("n")},)
-            torch.onnx.export(module, (images,), path, dynamic_shapes=batch, external_data=False, verbose=False)
-        else:
-            torch.onnx.export(module, (images,), path, dynamo=False, input_names=["x"], dynamic_axes={"x": {0: "n"}})
-    return path
-
-
 def gradient(module: nn.Module, images: torch.Tensor) -> torch.Tensor:
     x = images.clone().requires_grad_(True)
     outputs = module(x)
@@ -71,6 +58,7 @@ def gradient(module: nn.Module, images: torch.Tensor) -> torch.Tensor:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dynamo", [True, False], ids=["dynamo", "torchscript"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_an_exported_network_comes_back(name: str, dynamo: bool, tmp_path: Path):

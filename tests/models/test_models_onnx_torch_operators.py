@@ -390,6 +390,15 @@ def test_what_the_output_does_not_need_is_left_out():
     assert convert(graph(nodes, [3]))(torch.tensor([-1.0, 0.0, 2.0])).tolist() == [0, 0, 2]
 
 
+def test_nodes_may_come_in_any_order():
+    nodes = [
+        helper.make_node("Neg", ["b"], ["y"]),
+        helper.make_node("Add", ["a", "x"], ["b"]),
+        helper.make_node("Abs", ["x"], ["a"]),
+    ]
+    assert convert(graph(nodes, [2]))(torch.tensor([-1.0, 2.0])).tolist() == [0, -4]
+
+
 def test_functions_of_the_model_are_inlined():
     body = [helper.make_node("Mul", ["a", "a"], ["b"]), helper.make_node("Neg", ["b"], ["c"])]
     square = helper.make_function("own", "MinusSquare", ["a"], ["c"], body, [helper.make_opsetid("", 17)])

@@ -99,7 +99,8 @@ def convert(model: Any, *, image: str | None = None, output: str | None = None) 
     weights = {tensor.name: tensor for tensor in graph.initializer}
     image = image or next(value.name for value in graph.input if value.name not in weights)
     output = output or graph.output[0].name
-    protos, wanted = _leading_to(graph.node, output)
+    protos = _leading_to(graph.node, output)
+    wanted = {name for proto in protos for name in proto.input}
     check_known(protos)
     nodes = [read_node(proto, opset) for proto in protos]
     constants = {name: read_tensor(tensor) for name, tensor in weights.items() if name in wanted and name != image}
@@ -112,14 +113,21 @@ def convert(model: Any, *, image: str | None = None, output: str | None = None) 
     return OnnxModule(left, {name: value for name, value in constants.items() if name in read}, image, output, from_half=from_half)
 
 
-def _leading_to(protos: Sequence[Any], output: str) -> tuple[list[Any], set[str]]:
-    """The nodes that `output` depends on, in order, and all values that they read."""
-    wanted, kept = {output}, []
-    for proto in reversed(protos):
-        if wanted.intersection(proto.output):
-            kept.append(proto)
-            wanted.update(proto.input)
-    return kept[::-1], wanted
+def _leading_to(protos: Sequence[Any], output: str) -> list[Any]:
+    """The nodes that `output` depends on, each after those it reads from; not every writer of graphs keeps that order."""
+    made_by = {name: place for place, proto in enumerate(protos) for name in proto.output if name}
+    ordered: list[Any] = []
+    seen: set[int] = set()
+    open_places = [(made_by[output], False)] if output in made_by else []
+    while open_places:
+        place, inputs_done = open_places.pop()
+        if inputs_done:
+            ordered.append(protos[place])
+        elif place not in seen:
+            seen.add(place)
+            open_places.append((place, True))
+            open_places.extend((made_by[name], False) for name in protos[place].input if name in made_by)
+    return ordered
 
 
 def _fold(nodes: Iterable[Node], constants: dict[str, Tensor]) -> list[Node]:
