@@ -45,9 +45,10 @@ class AuditRequest:
     """What to audit: model references, a data reference, and how.
 
     `input_spec` is options text or a TOML file. `output` names the models' output that holds the scores, where there are several.
-    `expect_sha256` are the digests that the models' files must have, in the order of `models`, the reference last. `resume` goes on
-    with an unfinished audit in `out`; `reuse` are result folders of earlier audits whose evidence is taken where its fingerprint is
-    the same. `time_budget` (seconds) bounds the examples.
+    `expect_sha256` are the digests that the models' files must have, in the order of `models`, the reference last. `black_box`
+    audits by queries only, whatever a model could do. `resume` goes on with an unfinished audit in `out`; `reuse` are result
+    folders of earlier audits whose evidence is taken where its fingerprint is the same. `time_budget` (seconds) bounds the
+    examples.
     """
 
     models: tuple[str, ...]
@@ -65,6 +66,7 @@ class AuditRequest:
     trust: bool = False
     expect_sha256: tuple[str, ...] = ()
     allow_chance: bool = False
+    black_box: bool = False
     tracking_uri: str | None = None
     registry_uri: str | None = None
     resume: bool = False
@@ -220,6 +222,7 @@ def load_models(request: AuditRequest, sample: Sample) -> tuple[list[Classifier]
             image_shape=sample.dataset.image_shape,
             tracking_uri=request.tracking_uri,
             registry_uri=request.registry_uri,
+            black_box=request.black_box,
         )
         for text, expected in zip_longest(named, request.expect_sha256)
     ]

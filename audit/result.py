@@ -217,7 +217,8 @@ class ModelIdentity:
 
     `digest` is sha256 over the sorted (path, sha256) pairs of `files`. `trusted` is true when code of the model was allowed to
     run. `input_spec` and `runtime` are plain words for the manifest. `tags` are the registry's. `class_names` are those that the
-    model's tags or metadata state, by class index.
+    model's tags or metadata state, by class index. `gradients` says where they come from if not from the model as it is deployed,
+    and `gradients_lost_in` names the operators of its graph between image and output that have no useful one.
     """
 
     reference: str
@@ -240,6 +241,8 @@ class ModelIdentity:
     trusted: bool = False
     class_names: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
+    gradients: str = ""
+    gradients_lost_in: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:

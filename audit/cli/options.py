@@ -71,6 +71,7 @@ _AUDITED = (
         help="Load a MODEL only if its files have this sha256; repeatable, in the order of the models.",
     ),
     click.option("--trust", is_flag=True, help="Allow loading a model that can run its own code (pickles, code paths)."),
+    click.option("--black-box", is_flag=True, help="Audit by queries only, as if nobody could see inside the model."),
     click.option(
         "--reuse",
         multiple=True,

@@ -50,6 +50,7 @@ def command(models: tuple[str, ...], data: str, as_json: bool, **options: Any) -
         trust=options["trust"],
         expect_sha256=options["expect_sha256"],
         allow_chance=options["allow_chance"],
+        black_box=options["black_box"],
         tracking_uri=tracking_uri,
         registry_uri=registry_uri_of(tracking_uri),
     )

@@ -79,6 +79,7 @@ def command(
         trust=options["trust"],
         expect_sha256=options["expect_sha256"],
         allow_chance=options["allow_chance"],
+        black_box=options["black_box"],
         tracking_uri=tracking_uri,
         registry_uri=registry_uri_of(tracking_uri),
         resume=resume,

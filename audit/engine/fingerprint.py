@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -49,10 +49,22 @@ def code() -> str:
     return digest([sources, {name: distribution_version(name) for name in LIBRARIES}, torch.get_num_threads()])
 
 
-def model(identity: ModelIdentity, block_rows: int) -> str:
-    """The model as it computes: not its name, tags or version, but everything its outputs depend on."""
+def model(identity: ModelIdentity, lacks: Iterable[str], block_rows: int) -> str:
+    """The model as it computes: not its name, tags or version, but everything its outputs depend on.
+
+    Without gradients the same kind of evidence is gathered in another way, so what it `lacks` belongs to it.
+    """
     return digest(
-        [identity.digest, identity.flavour, identity.input_spec, identity.outputs, identity.runtime, identity.device, block_rows]
+        [
+            identity.digest,
+            identity.flavour,
+            identity.input_spec,
+            identity.outputs,
+            identity.runtime,
+            identity.device,
+            sorted(lacks),
+            block_rows,
+        ]
     )
 
 

@@ -49,7 +49,7 @@ class Gatherer:
         self._settings = settings
         self._journal = journal
         self._listen = listen
-        self._model = fingerprint.model(classifier.identity, settings.block_rows)
+        self._model = fingerprint.model(classifier.identity, classifier.lacks, settings.block_rows)
         self._chunk_digests: list[str] = []
         self._prints: dict[EvidenceKey, tuple[str, ...]] = {}
 

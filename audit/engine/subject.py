@@ -21,6 +21,7 @@ from audit.models import Classifier, resolve_outputs
 from audit.plan import Plan, plan
 from audit.settings import Settings
 from audit.text import printable
+from audit.vocabulary import Capability
 
 PREDICTIONS = EvidenceKey(kind=Evidence.PREDICTIONS)
 REPEATS = 5
@@ -73,6 +74,8 @@ def open_subject(
         outputs_clear=not any("softmax is applied twice" in caution for caution in classifier.identity.cautions),
         device_asked=settings.device,
         device=classifier.identity.device,
+        has_gradients=Capability.GRADIENTS not in classifier.lacks,
+        gradients_lost_in=classifier.identity.gradients_lost_in,
     )
     planned = plan(CATALOG, classifier.lacks, settings, classifier.classes, int(np.prod(dataset.image_shape)))
     if repeat_difference > MOST_REPEAT_DIFFERENCE:

@@ -79,7 +79,7 @@ CHECK_TEXTS = (
     CheckText(
         number=9,
         title="Gradients exist",
-        raised_if="more than 5 % of the examples have all-zero gradients",
+        raised_if="more than 5 % of the examples have all-zero gradients, or every path through the model loses them",
         means="gradient attacks and margins cannot work on these examples; survival says nothing about robustness",
         do="look for rounding, hard thresholds or saturated outputs; rely on query-only attacks",
     ),

@@ -52,6 +52,8 @@ class RunFacts:
     outputs_clear: bool
     device_asked: str
     device: str
+    has_gradients: bool = True
+    gradients_lost_in: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,14 +113,14 @@ def _survivors_broken(store: EvidenceStore, facts: RunFacts, noise_only: bool) -
 
 def _gradients_exist(store: EvidenceStore, facts: RunFacts) -> Finding:
     key = EvidenceKey(kind=Evidence.FISHER_SPECTRUM)
+    lost = f"no useful gradient passes {', '.join(facts.gradients_lost_in)}" if facts.gradients_lost_in else ""
     if key not in store:
-        return not_run("needs gradients")
+        return Finding(raised=True, found=lost) if lost and not facts.has_gradients else not_run("needs gradients")
     zero = store.get_as(FisherSpectrum, key).zero_gradient
     if len(zero) == 0:
         return not_run("no example entered the Fisher evidence")
-    return Finding(
-        raised=float(zero.mean()) > MOST_ZERO_GRADIENTS, found=f"{zero.mean():.1%} of {len(zero)} examples have zero gradients"
-    )
+    words = f"{zero.mean():.1%} of {len(zero)} examples have zero gradients"
+    return Finding(raised=float(zero.mean()) > MOST_ZERO_GRADIENTS, found=f"{words}; {lost}" if lost else words)
 
 
 def _repeatable(store: EvidenceStore, facts: RunFacts) -> Finding:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 # (logits (b, K), row indices (b,) into the images given) -> one loss value per row (b,); row-wise, no state.
 RowLoss: TypeAlias = "Callable[[torch.Tensor, torch.Tensor], torch.Tensor]"
+BLACK_BOX_ASKED = "an audit by queries only was asked for (--black-box)"
 
 
 class Classifier(Protocol):
@@ -37,7 +38,7 @@ class Classifier(Protocol):
 
     @property
     def lacks(self) -> Mapping[Capability, str]:
-        """What it cannot do and why, e.g. {GRADIENTS: "ONNX Runtime has no backward pass"}."""
+        """What it cannot do and why, e.g. {GRADIENTS: "the model takes 8-bit integers, ..."}."""
 
     @property
     def classes(self) -> int:
@@ -89,6 +90,7 @@ def load(
     block_rows: int = DEFAULT_BLOCK_ROWS,
     tracking_uri: str | None = None,
     registry_uri: str | None = None,
+    black_box: bool = False,
 ) -> Classifier:
     """Load a model, look at it once, and give it back as a classifier; call `resolve_outputs` next.
 
@@ -104,15 +106,17 @@ def load(
         block_rows: rows per compute block, unless the model fixes its batch size.
         tracking_uri: MLflow's tracking store; None takes MLflow's own setting.
         registry_uri: MLflow's registry; None takes the tracking store's.
+        black_box: give a classifier that can only be asked, whatever the model could do.
 
     Raises:
         InputError: the reference, specification, output or device cannot be honoured, or the files are not the expected ones.
         ModelError: the model cannot be loaded, refuses the images, or does not give (n, K) scores.
         UntrustedError: loading would run code, and `trust` is false.
     """
+    from audit.models import composed
     from audit.models.loading import load as load_now
 
-    return load_now(
+    classifier = load_now(
         ref,
         image_shape=image_shape,
         spec=spec,
@@ -123,7 +127,9 @@ def load(
         block_rows=block_rows,
         tracking_uri=tracking_uri,
         registry_uri=registry_uri,
+        gradients=not black_box,
     )
+    return composed.black_box(classifier, BLACK_BOX_ASKED) if black_box else classifier
 
 
 def resolve(ref: ModelRef, *, tracking_uri: str | None = None, registry_uri: str | None = None) -> ModelIdentity:
@@ -148,7 +154,9 @@ def resolve(ref: ModelRef, *, tracking_uri: str | None = None, registry_uri: str
 
 
 def resolve_outputs(classifier: Classifier, images: torch.Tensor) -> Classifier:
-    """Settle once whether the outputs are logits or probabilities; the classifier given back returns logits or log p.
+    """Settle once what the outputs are, and whether an ONNX graph that was converted to torch can be believed.
+
+    The classifier given back returns logits, or log p where the model gives probabilities.
 
     Args:
         classifier: as `load` gave it.
@@ -157,6 +165,7 @@ def resolve_outputs(classifier: Classifier, images: torch.Tensor) -> Classifier:
     Raises:
         ModelError: probabilities were stated, but the outputs are none.
     """
+    from audit.models.onnx_gradients import with_gradients
     from audit.models.outputs import resolve_outputs as resolve_now
 
-    return resolve_now(classifier, images)
+    return with_gradients(classifier, resolve_now(classifier, images), images)

@@ -14,6 +14,7 @@ from audit.models.device import check, torch_device
 from audit.models.input_spec import InputSpec, PartialSpec, from_sidecar, from_tags, from_user, is_file
 from audit.models.mlmodel import Route
 from audit.models.onnx_content import file_identity
+from audit.models.onnx_gradients import converted
 from audit.models.ref import ModelRef
 from audit.models.shapes import Declared
 from audit.models.torch_module import Serialisation
@@ -35,15 +36,16 @@ def load(
     block_rows: int,
     tracking_uri: str | None,
     registry_uri: str | None,
+    gradients: bool,
 ) -> Classifier:
-    """See `audit.models.load`."""
+    """See `audit.models.load`; without `gradients`, nothing is done to get some."""
     check(device)
     stated = from_user(spec) if spec else PartialSpec()
     if not ref.is_registry:
         identity = file_identity(ref.file, ref.reference)
         require_digest(identity.name, identity.files, expect_sha256)
         beside = PartialSpec() if spec and is_file(spec) else from_sidecar(ref.file)
-        return _onnx(ref.file, identity, stated.over(beside), image_shape, device, block_rows, output)
+        return _onnx(ref.file, identity, stated.over(beside), image_shape, device, block_rows, output, gradients)
     # Deleted at the end: nothing is read from the files once a session or module is built from them.
     with TemporaryDirectory(prefix="audit-model-", ignore_cleanup_errors=True) as folder:
         fetched = mlflow_registry.fetch(ref, Path(folder), tracking_uri=tracking_uri, registry_uri=registry_uri)
@@ -58,7 +60,7 @@ def load(
         identity = replace(fetched.identity, flavour=model.route.value, trusted=trusted, cautions=tuple(cautions))
         stated = stated.over(from_tags(identity.tags))
         if model.route is Route.ONNX:
-            return _onnx(model.file, identity, stated, image_shape, device, block_rows, output)
+            return _onnx(model.file, identity, stated, image_shape, device, block_rows, output, gradients)
         module = mlflow_registry.load_module(replace(fetched, identity=identity), trusted=trusted, device=torch_device(device))
         declared, dtype = _declared(module) if model.route is Route.PT2 else (Declared(), _parameter_dtype(module))
         full = stated.over(PartialSpec(values={"dtype": dtype}, places={"dtype": "the model"})).complete()
@@ -83,11 +85,13 @@ def _onnx(
     device: str,
     block_rows: int,
     output: str | None,
+    gradients: bool,
 ) -> Classifier:
     graph = onnx_file.open_graph(path, identity.label, device=device, output=output)
     spec = stated.over(graph.declared).complete()
     shape = image_shape or _declared_shape(graph.shape, spec, identity.label)
-    return onnx_file.wrap(graph, image_shape=shape, identity=identity, spec=spec, block_rows=block_rows)
+    module = converted(path, graph) if gradients else onnx_file.NO_GRADIENTS
+    return onnx_file.wrap(graph, image_shape=shape, identity=identity, spec=spec, block_rows=block_rows, module=module)
 
 
 def _declared(module: torch.nn.Module) -> tuple[Declared, str]:

@@ -1,4 +1,4 @@
-"""Classifiers over ONNX Runtime. They give scores, and nothing inside: no gradients, no activations."""
+"""Classifiers over ONNX Runtime. They give scores, and nothing inside; gradients come from `audit.models.onnx_gradients`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from audit.models.blocks import map_blocks
 from audit.models.input_spec import InputSpec
 from audit.models.onnx_batch import why_not
 from audit.models.onnx_session import CUDA, Graph, first_run, open_graph, run
+from audit.models.onnx_torch import OnnxModule
 from audit.models.probe import outputs_before_a_look, probe
 from audit.models.scores import check_finite, check_scores
 from audit.models.shapes import check_declared, check_images, refused
@@ -26,6 +27,7 @@ from audit.vocabulary import Capability
 __all__ = ["Graph", "OnnxClassifier", "freed_if_equal", "open_graph", "run", "wrap"]
 
 NO_GRADIENTS = "ONNX Runtime has no backward pass"
+NOT_COMPARED = f"{NO_GRADIENTS}, and the graph, converted to torch, has not been compared with it yet"
 NO_ACTIVATIONS = "reading inner layers of an ONNX graph is not supported yet"
 
 # Libraries add up in another order for another batch, which moves a float32 score by about 1e-6 of the largest.
@@ -35,13 +37,26 @@ SAME_SCORES = 1e-5
 class OnnxClassifier:
     """An ONNX graph behind the `Classifier` contract; build it with `wrap`. Images live on the CPU, wherever the session runs."""
 
-    def __init__(self, graph: Graph, *, identity: ModelIdentity, spec: InputSpec, block_rows: int, free_rows: int) -> None:
-        """`free_rows` are the rows per block of the graph once it is freed from its batch."""
+    def __init__(
+        self,
+        graph: Graph,
+        *,
+        identity: ModelIdentity,
+        spec: InputSpec,
+        block_rows: int,
+        free_rows: int,
+        module: OnnxModule | str = NO_GRADIENTS,
+    ) -> None:
+        """`free_rows` are the rows per block of the graph once it is freed from its batch.
+
+        `module` is the graph converted to torch, not yet compared, or why there is none.
+        """
         self._graph = graph
         self._identity = identity
         self.spec = spec
         self.block_rows = block_rows
         self._free_rows = free_rows
+        self.module = module
         self._forward_passes = 0
 
     @property
@@ -52,7 +67,8 @@ class OnnxClassifier:
     @property
     def lacks(self) -> Mapping[Capability, str]:
         """Gradients and activations."""
-        return {Capability.GRADIENTS: NO_GRADIENTS, Capability.ACTIVATIONS: NO_ACTIVATIONS}
+        gradients = NOT_COMPARED if isinstance(self.module, OnnxModule) else self.module
+        return {Capability.GRADIENTS: gradients, Capability.ACTIVATIONS: NO_ACTIVATIONS}
 
     @property
     def classes(self) -> int:
@@ -94,7 +110,7 @@ class OnnxClassifier:
         Raises:
             MissingCapability: always.
         """
-        raise MissingCapability(NO_GRADIENTS)
+        raise MissingCapability(self.lacks[Capability.GRADIENTS])
 
     def jacobian(self, images: torch.Tensor) -> NoReturn:
         """Not possible.
@@ -102,7 +118,7 @@ class OnnxClassifier:
         Raises:
             MissingCapability: always.
         """
-        raise MissingCapability(NO_GRADIENTS)
+        raise MissingCapability(self.lacks[Capability.GRADIENTS])
 
     def freed(self, images: torch.Tensor) -> OnnxClassifier:
         """See `freed_if_equal`."""
@@ -148,6 +164,7 @@ def wrap(
     identity: ModelIdentity,
     spec: InputSpec,
     block_rows: int = DEFAULT_BLOCK_ROWS,
+    module: OnnxModule | str = NO_GRADIENTS,
 ) -> OnnxClassifier:
     """Make a classifier of an open graph; a graph with a fixed batch size is run in blocks of that size.
 
@@ -184,7 +201,7 @@ def wrap(
         or class_names.from_metadata(graph.metadata, found.classes, who),
         cautions=(*identity.cautions, *graph.cautions, *(graph.live or found.cautions)),
     )
-    return OnnxClassifier(graph, identity=identity, spec=spec, block_rows=rows, free_rows=block_rows)
+    return OnnxClassifier(graph, identity=identity, spec=spec, block_rows=rows, free_rows=block_rows, module=module)
 
 
 def freed_if_equal(classifier: OnnxClassifier, images: torch.Tensor) -> OnnxClassifier:

@@ -129,6 +129,11 @@ class ResolvedClassifier:
         return self._outputs.stated_as == "probabilities"
 
     @property
+    def inner(self) -> Classifier:
+        """The classifier that gives the outputs as they are."""
+        return self._inner
+
+    @property
     def identity(self) -> ModelIdentity:
         """What was loaded, with the outputs settled."""
         return self._identity

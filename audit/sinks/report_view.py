@@ -181,6 +181,7 @@ def _records(result: AuditResult, labels: Sequence[str]) -> tuple[ModelRecord, .
             Fact(label="Flavour", value=f"{identity.flavour}, {identity.runtime}, on {identity.device}"),
             Fact(label="Input", value=f"{shape}, values in [0, 1]; {identity.classes} classes; outputs are {identity.outputs}"),
             *((Fact(label="Input specification", value=_pairs(identity.input_spec)),) if identity.input_spec else ()),
+            *((Fact(label="Gradients", value=identity.gradients),) if identity.gradients else ()),
             *((Fact(label="Trust", value="code that came with this model was allowed to run"),) if identity.trusted else ()),
             *(Fact(label="Caution", value=words.sentence(caution)) for caution in identity.cautions),
             *(Fact(label=f"File {words.clipped(name, 60)}", value=digest, mono=True) for name, digest in _few(identity.files)),

@@ -129,14 +129,28 @@ def run_small(model, out, *more, data="digits:test", samples="40", uri=None):
     return audit("run", model, "--data", data, "--threat", THREAT, "--samples", samples, "--out", out, *place, *more)
 
 
-def test_an_onnx_file_is_audited_by_queries_and_says_what_it_lacks(digits_store, whole, tmp_path):
+def test_an_onnx_file_is_audited_as_a_white_box_with_the_numbers_of_its_torch_model(digits_store, whole, tmp_path):
     done = run_small(digits_store.onnx_adversarial, tmp_path / "out", samples="120")
+    assert done.exit_code == 0, done.output
+    onnx, torch_model = result_of(tmp_path / "out").models[0], result_of(whole[0]).models[1]
+    for name in ("clean_accuracy", "adversarial_accuracy_white_box/linf_0.15", "adversarial_accuracy_black_box/linf_0.15"):
+        found, expected = onnx.metric(name).outcome, torch_model.metric(name).outcome
+        assert found.value == pytest.approx(expected.value, abs=1 / 120 + 1e-9), name
+    for name in ("fisher_spectral_norm/median", "linearised_margin_radius/linf"):
+        assert onnx.metric(name).outcome.value == pytest.approx(torch_model.metric(name).outcome.value, rel=1e-3), name
+    assert onnx.identity.runtime.startswith("ONNX Runtime") and onnx.backward_passes > 0
+    assert onnx.identity.gradients.startswith("from the graph, converted to torch; it differs from ONNX Runtime by up to ")
+    assert onnx.identity.gradients in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_black_box_is_audited_by_queries_and_says_what_it_lacks(digits_store, whole, tmp_path):
+    done = run_small(digits_store.onnx_adversarial, tmp_path / "out", "--black-box", samples="120")
     assert done.exit_code == 0, done.output
     onnx, torch_model = result_of(tmp_path / "out").models[0], result_of(whole[0]).models[1]
     clean = "clean_accuracy"
     assert onnx.metric(clean).outcome.value == pytest.approx(torch_model.metric(clean).outcome.value, abs=1 / 120 + 1e-9)
     assert onnx.metric("adversarial_accuracy_white_box/linf_0.15").outcome.kind == "not_applicable"
-    assert "backward" in onnx.metric("adversarial_accuracy_white_box/linf_0.15").outcome.because
+    assert "--black-box" in onnx.metric("adversarial_accuracy_white_box/linf_0.15").outcome.because
     assert onnx.metric("adversarial_accuracy_black_box/linf_0.15").outcome.kind == "measured"
     exact = torch_model.metric("fisher_spectral_norm/median").outcome.value
     interval = onnx.metric("fisher_spectral_norm_estimate/median").outcome.interval
@@ -212,6 +226,8 @@ def test_plan_shows_what_runs_and_what_does_not(digits_store):
     done = audit("plan", digits_store.onnx_standard, "--data", "digits:test", "--samples", "40")
     assert done.exit_code == 0, done.output
     assert "run   worst_case_black_box/linf_8-255" in done.output
+    assert "run   worst_case_white_box/linf_8-255" in done.output
+    done = audit("plan", digits_store.onnx_standard, "--data", "digits:test", "--samples", "40", "--black-box")
     assert "skip  worst_case_white_box/linf_8-255" in done.output
 
 

@@ -155,7 +155,7 @@ def test_a_reader_that_has_gone_does_not_stop_the_audit(model, monkeypatch):
 
     monkeypatch.setattr(output.click, "echo", gone)
     assert small(model, "--json").exit_code == 0
-    assert {record.outcome.kind for record in result().models[0].metrics} == {"measured", "not_applicable"}
+    assert "failed" not in {record.outcome.kind for record in result().models[0].metrics}
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")

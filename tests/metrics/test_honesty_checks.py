@@ -99,6 +99,17 @@ def test_9_allows_five_per_cent_of_zero_gradients(zero, raised):
     assert status(9, store(fisher_spectrum=evidence)) == ("warn" if raised else "pass")
 
 
+def test_9_names_where_gradients_get_lost_and_is_raised_where_they_all_do():
+    masked = replace(FACTS, gradients_lost_in=("Round (2)", "Sign"))
+    evidence = store(fisher_spectrum=spectrum(np.ones(100), zero=np.arange(100) < 3))
+    words = "no useful gradient passes Round (2), Sign"
+    assert status(9, evidence, masked) == "pass"
+    assert CHECKS[8][1](evidence, masked).found == f"3.0% of 100 examples have zero gradients; {words}"
+    assert status(9, store(), masked) == "not_run"
+    assert status(9, store(), replace(masked, has_gradients=False)) == "warn"
+    assert CHECKS[8][1](store(), replace(masked, has_gradients=False)).found == words
+
+
 def test_9_is_not_run_without_gradients():
     assert status(9, store()) == status(9, store(fisher_spectrum=spectrum(np.ones(0)))) == "not_run"
 

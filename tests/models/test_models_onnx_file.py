@@ -181,7 +181,7 @@ def test_the_float_matrix_among_several_outputs_is_taken(tmp_path: Path) -> None
 
 def test_it_says_what_it_lacks(folder: Path) -> None:
     classifier = open_file(folder / "dynamic.onnx")
-    assert classifier.lacks[Capability.GRADIENTS] == "ONNX Runtime has no backward pass"
+    assert classifier.lacks[Capability.GRADIENTS].startswith("ONNX Runtime has no backward pass")
     assert Capability.ACTIVATIONS in classifier.lacks
     for call in (lambda: classifier.loss_gradient(images(1), lambda z, _: z[:, 0]), lambda: classifier.jacobian(images(1))):
         with pytest.raises(MissingCapability, match="no backward pass"):
@@ -194,7 +194,6 @@ def test_probabilities_are_detected(folder: Path) -> None:
     assert classifier.identity.outputs == "probabilities (detected)"
     expected = wrap(Small(), image_shape=SHAPE, device="cpu").logits(x).log_softmax(1)
     torch.testing.assert_close(classifier.logits(x), expected, rtol=1e-4, atol=1e-4)
-    assert classifier.lacks[Capability.GRADIENTS] == "ONNX Runtime has no backward pass"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")

@@ -1,0 +1,85 @@
+"""A classifier put together from two: scores from one, gradients from another or from none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from audit.errors import MissingCapability
+from audit.models import Classifier, RowLoss
+from audit.result import ModelIdentity
+from audit.vocabulary import Capability
+
+
+class ComposedClassifier:
+    """Scores from `scores`. Gradients, and the scores that come with them, from `gradients`, unless `lacks` says why not."""
+
+    def __init__(
+        self, scores: Classifier, *, identity: ModelIdentity, lacks: Mapping[Capability, str], gradients: Classifier | None = None
+    ) -> None:
+        self._scores = scores
+        self._gradients = scores if gradients is None else gradients
+        self._identity = identity
+        self._lacks = lacks
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """What was loaded."""
+        return self._identity
+
+    @property
+    def lacks(self) -> Mapping[Capability, str]:
+        """What it cannot do and why."""
+        return self._lacks
+
+    @property
+    def classes(self) -> int:
+        """K, the number of classes."""
+        return self._scores.classes
+
+    @property
+    def device(self) -> torch.device:
+        """Where images must live."""
+        return self._scores.device
+
+    @property
+    def forward_passes(self) -> int:
+        """Images pushed through either so far."""
+        return self._scores.forward_passes + (0 if self._gradients is self._scores else self._gradients.forward_passes)
+
+    @property
+    def backward_passes(self) -> int:
+        """Images whose gradients were taken so far."""
+        return self._gradients.backward_passes
+
+    def logits(self, images: torch.Tensor) -> torch.Tensor:
+        """Logits or log-probabilities (n, K)."""
+        return self._scores.logits(images)
+
+    def loss_gradient(self, images: torch.Tensor, loss: RowLoss) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Logits (n, K), loss (n,) and its gradient (n, c, h, w), all of the classifier that gives gradients.
+
+        Raises:
+            MissingCapability: it lacks GRADIENTS.
+        """
+        return self._differentiable().loss_gradient(images, loss)
+
+    def jacobian(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits (n, K) and their Jacobian (n, K, c*h*w), both of the classifier that gives gradients.
+
+        Raises:
+            MissingCapability: it lacks GRADIENTS.
+        """
+        return self._differentiable().jacobian(images)
+
+    def _differentiable(self) -> Classifier:
+        if Capability.GRADIENTS in self._lacks:
+            raise MissingCapability(self._lacks[Capability.GRADIENTS])
+        return self._gradients
+
+
+def black_box(classifier: Classifier, because: str) -> Classifier:
+    """The classifier as somebody sees it who can only ask it: no gradients and no activations, `because`."""
+    lacks = {**classifier.lacks, Capability.GRADIENTS: because, Capability.ACTIVATIONS: because}
+    return ComposedClassifier(classifier, identity=classifier.identity, lacks=lacks)
