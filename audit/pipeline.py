@@ -31,6 +31,7 @@ from audit.engine.verdict import Grounds, grounds, judged
 from audit.errors import AuditError, OutOfMemory
 from audit.evidence import EvidenceKey, Ints
 from audit.models import Classifier
+from audit.models.limits import NO_LIMITS, QueryLimits
 from audit.models.ref import ModelRef
 from audit.result import AuditResult
 from audit.settings import Settings
@@ -44,7 +45,8 @@ class AuditRequest:
     """What to audit: model references, a data reference, and how.
 
     `input_spec` is options text or a TOML file. `resume` goes on with an unfinished audit in `out`; `reuse` are result folders of
-    earlier audits whose evidence is taken where its fingerprint is the same. `time_budget` (seconds) bounds the examples.
+    earlier audits whose evidence is taken where its fingerprint is the same. `time_budget` (seconds) bounds the examples, `limits`
+    what is asked of an endpoint or a function.
     """
 
     models: tuple[str, ...]
@@ -65,6 +67,7 @@ class AuditRequest:
     resume: bool = False
     reuse: tuple[Path, ...] = ()
     time_budget: float | None = None
+    limits: QueryLimits = NO_LIMITS
     command: str = "audit.run_audit(...)"
 
     @property
@@ -208,6 +211,8 @@ def load_models(request: AuditRequest, sample: Sample) -> tuple[list[Classifier]
             image_shape=sample.dataset.image_shape,
             tracking_uri=request.tracking_uri,
             registry_uri=request.registry_uri,
+            class_names=sample.dataset.class_names,
+            limits=request.limits,
         )
         for text in (*request.models, *([request.reference] if request.reference else []))
     ]

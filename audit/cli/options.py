@@ -16,6 +16,7 @@ from audit.sinks.mlflow_server import DEFAULT_STORE
 from audit.text import printable
 
 if TYPE_CHECKING:
+    from audit.models.limits import QueryLimits
     from audit.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,13 +56,21 @@ _AUDITED = (
         metavar="SPEC",
         help="How the model wants its input: a TOML file, or e.g. range=0-255,layout=NHWC,mean=0.5,std=0.25.",
     ),
-    click.option("--trust", is_flag=True, help="Allow loading a model that can run its own code (pickles, code paths)."),
+    click.option("--trust", is_flag=True, help="Allow loading a model that can run its own code (pickles, code paths, functions)."),
     click.option(
         "--reuse",
         multiple=True,
         type=click.Path(path_type=Path, file_okay=False),
         metavar="DIR",
         help="Take evidence with the same fingerprint from an earlier audit's folder; repeatable.",
+    ),
+    click.option(
+        "--max-queries",
+        type=click.IntRange(min=1),
+        help="Images to send to an endpoint or a function at most, per model, padding and repeated calls included.",
+    ),
+    click.option(
+        "--rate-limit", type=click.FloatRange(min=0, min_open=True), help="Calls per second to an endpoint or a function at most."
     ),
     click.option("--allow-chance", is_flag=True, help="Audit a model even if it is no better than guessing."),
     click.option("--tracking-uri", metavar="URI", help="MLflow store.  [default: MLFLOW_TRACKING_URI, or sqlite:///mlflow.db]"),
@@ -93,6 +102,13 @@ def settings_of(
     for threat in map(Threat.parse, threats):
         budgets.setdefault((threat.norm, threat.epsilon), threat)  # 0.1 and 1/10 are one budget
     return replace(settings, threats=tuple(budgets.values())) if budgets else settings
+
+
+def limits_of(*, max_queries: int | None, rate_limit: float | None) -> QueryLimits:
+    """What may be asked of an endpoint or a function."""
+    from audit.models.limits import QueryLimits
+
+    return QueryLimits(max_queries=max_queries, rate_limit=rate_limit)
 
 
 def tracking_uri_of(given: str | None) -> str:

@@ -49,11 +49,26 @@ def code() -> str:
     return digest([sources, {name: distribution_version(name) for name in LIBRARIES}, torch.get_num_threads()])
 
 
-def model(identity: ModelIdentity, block_rows: int) -> str:
-    """The model as it computes: not its name, tags or version, but everything its outputs depend on."""
-    return digest(
-        [identity.digest, identity.flavour, identity.input_spec, identity.outputs, identity.runtime, identity.device, block_rows]
-    )
+def model(identity: ModelIdentity, block_rows: int, answers: str | None = None) -> str:
+    """The model as it computes: not its name, tags or version, but everything its outputs depend on.
+
+    `answers` is the digest of what an opaque model says to the first block of the sample: what stands in for its weights.
+    """
+    known = [
+        identity.digest,
+        identity.flavour,
+        identity.input_spec,
+        identity.outputs,
+        identity.runtime,
+        identity.device,
+        block_rows,
+    ]
+    return digest(known if answers is None else [*known, answers])
+
+
+def answers(logits: torch.Tensor) -> str:
+    """What a model said, bit for bit."""
+    return hashlib.sha256(logits.cpu().numpy().tobytes()).hexdigest()
 
 
 def chunk(part: Chunk) -> str:

@@ -33,9 +33,15 @@ def resolve_outputs(classifier: Classifier, images: torch.Tensor) -> Classifier:
         images: (n, c, h, w) in [0, 1], a few dozen real ones.
 
     Raises:
-        ModelError: probabilities were stated, but the outputs are none.
+        ModelError: probabilities were stated, but the outputs are none; anything was stated of a model that answers with labels.
     """
     stated = classifier.identity.input_spec.get("outputs", "auto")
+    if Capability.SCORES in classifier.lacks:
+        if stated != "auto":
+            raise ModelError(
+                f"{classifier.identity.label}: outputs={stated} was stated, but it answers with labels; leave outputs out"
+            )
+        return ResolvedClassifier(classifier, classifier.identity, probabilities=False)
     scores = classifier.logits(images)
     detected = bool((scores >= -NEGATIVE_TOLERANCE).all()) and bool(((scores.sum(dim=1) - 1).abs() <= SUM_TOLERANCE).all())
     identity = classifier.identity
