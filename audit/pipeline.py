@@ -31,6 +31,7 @@ from audit.engine.verdict import Grounds, grounds, judged
 from audit.errors import AuditError, OutOfMemory
 from audit.evidence import EvidenceKey, Ints
 from audit.models import Classifier
+from audit.models.endpoint_secrets import check_hosts
 from audit.models.limits import NO_LIMITS, QueryLimits
 from audit.models.ref import ModelRef
 from audit.result import AuditResult
@@ -201,9 +202,11 @@ def load_models(request: AuditRequest, sample: Sample) -> tuple[list[Classifier]
     Raises:
         InputError: a model cannot be loaded, refuses the images, or states class names that do not fit.
     """
+    refs = [ModelRef.parse(text) for text in (*request.models, *([request.reference] if request.reference else []))]
+    check_hosts(ref.url for ref in refs if ref.url is not None)
     classifiers = [
         models.load(
-            ModelRef.parse(text),
+            ref,
             spec=request.input_spec,
             trust=request.trust,
             device=request.settings.device,
@@ -214,7 +217,7 @@ def load_models(request: AuditRequest, sample: Sample) -> tuple[list[Classifier]
             class_names=sample.dataset.class_names,
             limits=request.limits,
         )
-        for text in (*request.models, *([request.reference] if request.reference else []))
+        for ref in refs
     ]
     if request.class_names is not None:
         return classifiers, sample

@@ -77,6 +77,7 @@ def open_subject(
         outputs_clear=not any("softmax is applied twice" in caution for caution in classifier.identity.cautions),
         device_asked=settings.device,
         device=classifier.identity.device,
+        labels_only=Capability.SCORES in classifier.lacks,
     )
     planned = plan(CATALOG, classifier.lacks, settings, classifier.classes, int(np.prod(dataset.image_shape)))
     if repeat_difference > MOST_REPEAT_DIFFERENCE:

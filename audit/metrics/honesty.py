@@ -52,6 +52,7 @@ class RunFacts:
     outputs_clear: bool
     device_asked: str
     device: str
+    labels_only: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +131,7 @@ def _repeatable(store: EvidenceStore, facts: RunFacts) -> Finding:
         # Written so that a difference that is no number raises it too.
         raised=not facts.repeat_difference <= MOST_REPEAT_DIFFERENCE,
         found=f"five identical calls differ by at most {facts.repeat_difference:.2g} in probability"
-        if _predictions(store).no_scores is None
+        if not facts.labels_only
         else f"five identical calls gave {'the same' if facts.repeat_difference == 0 else 'different'} labels",
     )
 

@@ -1,4 +1,4 @@
-"""Classifiers: one contract over torch modules, exported programs and ONNX Runtime.
+"""Classifiers: one contract over torch modules, exported programs, ONNX Runtime, endpoints, functions and pyfunc models.
 
 Images (n, c, h, w) float32 in [0, 1] go in, logits (n, K) come out. Layout, value range and normalisation live INSIDE the
 classifier, so epsilon always means [0, 1] pixels. The model is in eval mode. Every call runs in compute blocks of `block_rows`

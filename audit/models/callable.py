@@ -64,7 +64,8 @@ def load(
     def ask(prepared: torch.Tensor) -> Scores | Labels:
         meter.spend(len(prepared))
         try:
-            answer = function(prepared.numpy())
+            # A copy, which a function may write into.
+            answer = function(prepared.clone().numpy())
         except AuditError:
             raise
         except Exception as error:  # it may raise anything

@@ -7,8 +7,9 @@ import json
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from audit.models.endpoint_http import BatchTooLarge, Connection, headers_from_environment
+from audit.models.endpoint_http import BatchTooLarge, Connection
 from audit.models.endpoint_protocols import scoring_server, v2_server
+from audit.models.endpoint_secrets import headers_from_environment
 from audit.models.input_spec import PartialSpec
 from audit.models.limits import Meter, QueryLimits
 from audit.models.probe import noise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -16,11 +15,11 @@ from urllib.parse import urljoin, urlsplit
 import requests
 import urllib3
 
-from audit.errors import EndpointError, InputError, ModelError
+from audit.errors import EndpointError, ModelError
+from audit.models.endpoint_secrets import HEADERS, TOKEN, parts_of
 from audit.models.limits import Meter
 from audit.text import printable, redact
 
-TOKEN, HEADERS = "AUDIT_ENDPOINT_TOKEN", "AUDIT_ENDPOINT_HEADERS"
 # Seconds: to connect, and for a whole answer, which is as long as MLflow's scoring server itself allows one to take.
 CONNECT_TIMEOUT, ANSWER_TIMEOUT = 10.0, 60.0
 # Waits before a call is repeated, in seconds; without jitter, so that two runs behave alike.
@@ -32,7 +31,6 @@ MOST_BYTES = 1 << 26
 _MOST_REDIRECTS = 3
 _PART = 1 << 16
 
-_SCHEMES = ("bearer", "basic", "token")
 _TRANSIENT = (429, 500, 502, 503, 504)
 _REDIRECTS = (301, 302, 307, 308)
 _SAYS = {
@@ -55,38 +53,13 @@ class RequestRefused(ModelError):
         self.said = said
 
 
-def headers_from_environment() -> dict[str, str]:
-    """The headers that carry secrets: a bearer token, and whatever else the user set.
-
-    Raises:
-        InputError: a variable does not hold what it should; its content is never repeated.
-    """
-    found: dict[str, str] = {}
-    if text := os.environ.get(HEADERS):
-        try:
-            content = json.loads(text)
-        except ValueError:
-            content = None
-        if not isinstance(content, dict) or not all(isinstance(value, str) for value in content.values()):
-            raise InputError(f'{HEADERS} is not a JSON object of texts; write for example {{"X-Api-Key": "..."}}')
-        found.update(content)
-    if token := os.environ.get(TOKEN):
-        found["Authorization"] = f"Bearer {token.strip()}"
-    for name, value in found.items():
-        if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or not re.fullmatch(
-            r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?", value
-        ):
-            raise InputError(f"{TOKEN} or {HEADERS} holds letters that no HTTP header may hold; set it again, on one line")
-    return found
-
-
 class Connection:
     """Calls to one host; every call is counted, repeated where that helps, and bounded in time and size."""
 
     def __init__(self, who: str, headers: Mapping[str, str], meter: Meter) -> None:
         """`who` names the endpoint in messages."""
         self.who = who
-        self._secrets = tuple(part for value in headers.values() for part in value.split() if part.lower() not in _SCHEMES)
+        self._secrets = parts_of(headers)
         self._meter = meter
         self._answered = False
         self._moved: dict[str, str] = {}

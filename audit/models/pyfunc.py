@@ -70,7 +70,7 @@ def load(fetched: Fetched) -> Loaded:
 def _ask(predict: Callable[[Array], object], who: str) -> Ask:
     def ask(prepared: torch.Tensor) -> Any:
         try:
-            answer = predict(prepared.numpy())
+            answer = predict(prepared.clone().numpy())
         except AuditError:
             raise
         except Exception as error:  # the model's own code may raise anything

@@ -19,7 +19,7 @@ _REGISTERED = re.compile(r"^models:/(?P<name>[^/@]+)/(?P<version>\d+|latest)$")
 _ALIASED = re.compile(r"^models:/(?P<name>[^/@]+)@(?P<alias>[\w.-]+)$")
 _LOGGED = re.compile(r"^models:/(?P<model_id>m-[0-9a-zA-Z]+)$")
 _RUN = re.compile(r"^runs:/(?P<run_id>[0-9a-zA-Z]+)/(?P<path>[^/].*?)/*$")
-_CALLABLE = re.compile(r"^(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<function>[A-Za-z_]\w*)$")
+_CALLABLE = re.compile(r"^(?!(?:models|runs|file|https?):)(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<function>[A-Za-z_]\w*)$")
 _SCORING = re.compile(r"^https?://[^/?#@\s]+(/[^?#\s]*)?/invocations/?$", re.IGNORECASE)
 _V2 = re.compile(
     r"^(?P<base>https?://[^/?#@\s]+(/[^?#\s]*?)?/v2/models/(?P<name>[^/?#\s]+)(/versions/(?P<version>[^/?#\s]+))?)(/infer)?/?$",

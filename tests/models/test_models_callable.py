@@ -36,6 +36,11 @@ SOURCE = """
     def labels(images):
         return scores(images).argmax(1).numpy()
 
+    def careless(images):
+        found = scores(images)
+        images[:] = 0
+        return found
+
     def broken(images):
         raise ValueError("no such layer\\nsecond line")
 
@@ -64,6 +69,8 @@ def test_a_function_gives_what_the_network_gives_in_padded_blocks() -> None:
     assert set(sys.modules["functions_here"].seen) == {((4, *SHAPE), "float32")}
     assert set(classifier.lacks) == {Capability.GRADIENTS, Capability.ACTIVATIONS}
     torch.testing.assert_close(open_function("functions_here:last", spec="layout=NHWC").logits(x), classifier.logits(x))
+    careless = open_function("functions_here:careless")
+    assert torch.equal(careless.logits(x), classifier.logits(x)) and not careless.identity.cautions[1:]
 
 
 def test_labels_are_taken_for_labels() -> None:

@@ -53,6 +53,7 @@ def test_accepted_forms(text: str, kind: RefKind, fields: dict[str, object]) -> 
         ("https://host/v2/models", "is an address of no known kind"),
         ("ftp://host/invocations", "is not a model reference"),
         ("package.module:a function", "is not a model reference"),
+        ("models:digits", "is not a model reference"),
         ("net.pt", "is a .pt file"),
         ("folder/net.pkl", "is a .pkl file"),
         ("models:/digits", "is not a registered version"),
