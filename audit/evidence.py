@@ -68,12 +68,17 @@ class EvidenceKey:
 
 @dataclass(frozen=True, kw_only=True)
 class Predictions:
-    """Clean outputs. `logits` (n, K): log-probabilities where the model gives probabilities; `positions` (n,) in the sample."""
+    """Clean outputs. `logits` (n, K): log-probabilities where the model gives probabilities; `positions` (n,) in the sample.
+
+    Where `no_scores` says why the model gives none, `logits` are one-hot rows: their largest entry is the answered class, and
+    nothing else may be read from them.
+    """
 
     positions: Ints
     ids: Strings
     labels: Ints
     logits: Floats
+    no_scores: str | None = None
 
     @property
     def predicted(self) -> Ints:

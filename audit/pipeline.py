@@ -32,6 +32,8 @@ from audit.engine.verdict import Grounds, grounds, judged
 from audit.errors import AuditError, InputError, OutOfMemory
 from audit.evidence import EvidenceKey, Ints
 from audit.models import Classifier
+from audit.models.endpoint_secrets import check_hosts
+from audit.models.limits import NO_LIMITS, QueryLimits
 from audit.models.ref import ModelRef
 from audit.result import AuditResult
 from audit.settings import Settings
@@ -48,7 +50,7 @@ class AuditRequest:
     `expect_sha256` are the digests that the models' files must have, in the order of `models`, the reference last. `black_box`
     audits by queries only, whatever a model could do. `resume` goes on with an unfinished audit in `out`; `reuse` are result
     folders of earlier audits whose evidence is taken where its fingerprint is the same. `time_budget` (seconds) bounds the
-    examples.
+    examples, `limits` what is asked of an endpoint or a function.
     """
 
     models: tuple[str, ...]
@@ -72,6 +74,7 @@ class AuditRequest:
     resume: bool = False
     reuse: tuple[Path, ...] = ()
     time_budget: float | None = None
+    limits: QueryLimits = NO_LIMITS
     command: str = "audit.run_audit(...)"
 
     @property
@@ -205,14 +208,15 @@ def load_models(request: AuditRequest, sample: Sample) -> tuple[list[Classifier]
     Raises:
         InputError: a model cannot be loaded, refuses the images, or states class names that do not fit.
     """
-    named = (*request.models, *([request.reference] if request.reference else []))
-    if len(request.expect_sha256) > len(named):
+    refs = [ModelRef.parse(text) for text in (*request.models, *([request.reference] if request.reference else []))]
+    check_hosts(ref.url for ref in refs if ref.url is not None)
+    if len(request.expect_sha256) > len(refs):
         raise InputError(
-            f"--expect-sha256 was given {len(request.expect_sha256)} times for {len(named)} models; give it once for each"
+            f"--expect-sha256 was given {len(request.expect_sha256)} times for {len(refs)} models; give it once for each"
         )
     classifiers = [
         models.load(
-            ModelRef.parse(text),
+            ref,
             spec=request.input_spec,
             output=request.output,
             trust=request.trust,
@@ -222,9 +226,11 @@ def load_models(request: AuditRequest, sample: Sample) -> tuple[list[Classifier]
             image_shape=sample.dataset.image_shape,
             tracking_uri=request.tracking_uri,
             registry_uri=request.registry_uri,
+            class_names=sample.dataset.class_names,
+            limits=request.limits,
             black_box=request.black_box,
         )
-        for text, expected in zip_longest(named, request.expect_sha256)
+        for ref, expected in zip_longest(refs, request.expect_sha256)
     ]
     if request.class_names is not None:
         return classifiers, sample

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from audit.collect import COLLECTORS, FITS, why_not
-from audit.collect.costs import passes, too_expensive
+from audit.collect.costs import OPENING_CALLS, images_sent, passes, too_expensive
 from audit.evidence import PER_THREAT, Evidence, EvidenceKey
 from audit.metrics.spec import Metric, key_of
 from audit.settings import Settings
@@ -74,3 +74,12 @@ def plan(catalog: tuple[Metric, ...], lacks: Mapping[Capability, str], settings:
         for variant in (metric.variants(settings, threat) if metric.variants else (None,))
     )
     return Plan(stages=tuple(stages), skipped=skipped, metrics=metrics)
+
+
+def queries_needed(planned: Plan, settings: Settings, dimension: int, samples: int) -> int:
+    """Images that an audit of `samples` examples sends to an endpoint or a function at most, opening and padding included."""
+    stages = (
+        images_sent(stage.key.kind, settings, stage.forward_passes, dimension, samples) if stage.forward_passes else 0
+        for stage in planned.stages
+    )
+    return OPENING_CALLS * settings.block_rows + sum(stages)

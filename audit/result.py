@@ -217,8 +217,10 @@ class ModelIdentity:
 
     `digest` is sha256 over the sorted (path, sha256) pairs of `files`. `trusted` is true when code of the model was allowed to
     run. `input_spec` and `runtime` are plain words for the manifest. `tags` are the registry's. `class_names` are those that the
-    model's tags or metadata state, by class index. `gradients` says where they come from if not from the model as it is deployed,
-    and `gradients_lost_in` names the operators of its graph between image and output that have no useful one.
+    model's tags or metadata state, by class index. `opaque` is true where no digest proves the weights (an endpoint, a
+    function): a journal's evidence then counts only if the first block of the sample still gets the same answers. `gradients`
+    says where they come from if not from the model as it is deployed, and `gradients_lost_in` names the operators of its graph
+    between image and output that have no useful one.
     """
 
     reference: str
@@ -239,6 +241,7 @@ class ModelIdentity:
     files: dict[str, str] = field(default_factory=dict)
     input_spec: dict[str, str] = field(default_factory=dict)
     trusted: bool = False
+    opaque: bool = False
     class_names: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
     gradients: str = ""

@@ -16,6 +16,7 @@ from audit.sinks.mlflow_server import DEFAULT_STORE
 from audit.text import printable
 
 if TYPE_CHECKING:
+    from audit.models.limits import QueryLimits
     from audit.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -70,7 +71,7 @@ _AUDITED = (
         callback=_digests,
         help="Load a MODEL only if its files have this sha256; repeatable, in the order of the models.",
     ),
-    click.option("--trust", is_flag=True, help="Allow loading a model that can run its own code (pickles, code paths)."),
+    click.option("--trust", is_flag=True, help="Allow loading a model that can run its own code (pickles, code paths, functions)."),
     click.option("--black-box", is_flag=True, help="Audit by queries only, as if nobody could see inside the model."),
     click.option(
         "--reuse",
@@ -78,6 +79,14 @@ _AUDITED = (
         type=click.Path(path_type=Path, file_okay=False),
         metavar="DIR",
         help="Take evidence with the same fingerprint from an earlier audit's folder; repeatable.",
+    ),
+    click.option(
+        "--max-queries",
+        type=click.IntRange(min=1),
+        help="Images to send to an endpoint or a function at most, per model, padding and repeated calls included.",
+    ),
+    click.option(
+        "--rate-limit", type=click.FloatRange(min=0, min_open=True), help="Calls per second to an endpoint or a function at most."
     ),
     click.option("--allow-chance", is_flag=True, help="Audit a model even if it is no better than guessing."),
     click.option("--tracking-uri", metavar="URI", help="MLflow store.  [default: MLFLOW_TRACKING_URI, or sqlite:///mlflow.db]"),
@@ -109,6 +118,13 @@ def settings_of(
     for threat in map(Threat.parse, threats):
         budgets.setdefault((threat.norm, threat.epsilon), threat)  # 0.1 and 1/10 are one budget
     return replace(settings, threats=tuple(budgets.values())) if budgets else settings
+
+
+def limits_of(*, max_queries: int | None, rate_limit: float | None) -> QueryLimits:
+    """What may be asked of an endpoint or a function."""
+    from audit.models.limits import QueryLimits
+
+    return QueryLimits(max_queries=max_queries, rate_limit=rate_limit)
 
 
 def tracking_uri_of(given: str | None) -> str:

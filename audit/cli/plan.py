@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from audit.cli.options import audited, registry_uri_of, settings_of, tracking_uri_of
-from audit.cli.output import json_only
+from audit.cli.options import audited, limits_of, registry_uri_of, settings_of, tracking_uri_of
+from audit.cli.output import json_only, say
 from audit.text import printable
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def command(models: tuple[str, ...], data: str, as_json: bool, **options: Any) -
     from audit.engine.journal import open_journal
     from audit.engine.sample import draw
     from audit.pipeline import AuditRequest, load_models, open_subjects
+    from audit.plan import queries_needed
 
     settings = settings_of(
         profile=options["profile"],
@@ -53,6 +55,7 @@ def command(models: tuple[str, ...], data: str, as_json: bool, **options: Any) -
         black_box=options["black_box"],
         tracking_uri=tracking_uri,
         registry_uri=registry_uri_of(tracking_uri),
+        limits=limits_of(max_queries=options["max_queries"], rate_limit=options["rate_limit"]),
     )
     sample = draw(request.data_request, settings)
     request = replace(request, settings=settings.for_images(sample.dataset.image_shape))
@@ -65,14 +68,23 @@ def command(models: tuple[str, ...], data: str, as_json: bool, **options: Any) -
         classifiers, sample = load_models(request, sample)
         subjects = open_subjects(request, classifiers, sample.dataset, indices, journal, lambda _: None)
         held = [{stage.key: subject.gatherer.held(stage.key, stage.needs) for stage in subject.plan.stages} for subject in subjects]
+    dimension, most = math.prod(sample.dataset.image_shape), request.limits.max_queries
+    queries = [
+        queries_needed(subject.plan, request.settings, dimension, len(indices)) if subject.classifier.identity.opaque else None
+        for subject in subjects
+    ]
+    planned = list(zip(subjects, held, queries, strict=True))
     if as_json:
-        click.echo(json.dumps([_as_data(subject, found) for subject, found in zip(subjects, held, strict=True)], indent=2))
-        return
-    for subject, found in zip(subjects, held, strict=True):
-        _tell(subject, found, len(indices), reuse=bool(options["reuse"]))
+        click.echo(json.dumps([_as_data(subject, found, needed) for subject, found, needed in planned], indent=2))
+    for subject, found, needed in planned:
+        if not as_json:
+            _tell(subject, found, needed, len(indices), reuse=bool(options["reuse"]))
+        if needed is not None and most is not None and needed > most:
+            name = printable(subject.classifier.identity.label)
+            say(f"Warning: {name} may need {needed} images, more than --max-queries {most}; what no longer fits fails", err=True)
 
 
-def _as_data(subject: Subject, held: dict[EvidenceKey, tuple[int, int]]) -> dict[str, object]:
+def _as_data(subject: Subject, held: dict[EvidenceKey, tuple[int, int]], queries: int | None) -> dict[str, object]:
     return {
         "model": subject.classifier.identity.label,
         "stages": [
@@ -87,10 +99,11 @@ def _as_data(subject: Subject, held: dict[EvidenceKey, tuple[int, int]]) -> dict
         ],
         "skipped": {str(key): because for key, because in subject.plan.skipped.items()},
         "metrics": [planned.key for planned in subject.plan.metrics],
+        "queries_at_most": queries,
     }
 
 
-def _tell(subject: Subject, held: dict[EvidenceKey, tuple[int, int]], samples: int, *, reuse: bool) -> None:
+def _tell(subject: Subject, held: dict[EvidenceKey, tuple[int, int]], queries: int | None, samples: int, *, reuse: bool) -> None:
     click.echo(f"{printable(subject.classifier.identity.label)}, {samples} examples; passes per image at most")
     width = max(len(str(key)) for key in (*held, *subject.plan.skipped))
     for stage in subject.plan.stages:
@@ -99,4 +112,5 @@ def _tell(subject: Subject, held: dict[EvidenceKey, tuple[int, int]], samples: i
         click.echo(f"  run   {stage.key!s:{width}}  {stage.forward_passes:6} forward {stage.backward_passes:6} backward{reused}")
     for key, because in subject.plan.skipped.items():
         click.echo(f"  skip  {key!s:{width}}  {printable(because)}")
-    click.echo(f"  {len(subject.plan.metrics)} values")
+    sent = "" if queries is None else f"; at most {queries} images sent, padding included"
+    click.echo(f"  {len(subject.plan.metrics)} values{sent}")

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from audit.cli.deliver import deliver
-from audit.cli.options import audited, default_out, registry_uri_of, seconds_of, settings_of, tracking_uri_of
+from audit.cli.options import audited, default_out, limits_of, registry_uri_of, seconds_of, settings_of, tracking_uri_of
 from audit.errors import InputError
 
 
@@ -43,7 +43,8 @@ def command(
 ) -> None:
     """Audit one or more MODELs and write, log and render the result.
 
-    MODEL is models:/NAME/VERSION, models:/NAME@ALIAS, models:/m-ID, runs:/RUN/PATH or a file.onnx.
+    MODEL is models:/NAME/VERSION, models:/NAME@ALIAS, models:/m-ID, runs:/RUN/PATH, a file.onnx, an endpoint
+    (https://HOST/invocations or https://HOST/v2/models/NAME) or a function (package.module:function).
     """
     if resume and out is None:
         raise InputError("--resume goes on with an audit in a folder; name the folder with --out")
@@ -85,6 +86,7 @@ def command(
         resume=resume,
         reuse=options["reuse"],
         time_budget=seconds_of(time_budget),
+        limits=limits_of(max_queries=options["max_queries"], rate_limit=options["rate_limit"]),
         command="audit " + shlex.join(sys.argv[1:]),
     )
     mode = "json" if as_json else ("quiet" if quiet else "text")

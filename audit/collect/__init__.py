@@ -64,6 +64,7 @@ class FitNode:
     """A value fitted to merged evidence, needed by collectors."""
 
     kind: Evidence
+    capabilities: frozenset[Capability]
     needs: frozenset[Evidence]
     fit: Fit
 
@@ -74,6 +75,8 @@ def fit_clean_temperature(needed: EvidenceStore) -> Temperature:
     return fit_temperature(clean.logits, clean.labels)
 
 
+# What asks for scores in order to search the ball; without them an attack that needs labels only could.
+_SEARCHES = frozenset({Evidence.REFERENCE_ATTACK, Evidence.WORST_CASE_BLACK_BOX, Evidence.ACCURACY_EPSILON})
 _CLEAN = frozenset({Evidence.PREDICTIONS})
 _SCORES = frozenset({Capability.SCORES})
 _GRADIENTS = frozenset({Capability.SCORES, Capability.GRADIENTS})
@@ -84,7 +87,7 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         Collector(
             kind=Evidence.PREDICTIONS,
             per_threat=False,
-            capabilities=_SCORES,
+            capabilities=frozenset({Capability.LABELS}),
             needs=frozenset(),
             collect=predictions.collect,
             reads=frozenset(),
@@ -142,7 +145,7 @@ COLLECTORS: Mapping[Evidence, Collector] = {
 }
 
 FITS: Mapping[Evidence, FitNode] = {
-    Evidence.TEMPERATURE: FitNode(kind=Evidence.TEMPERATURE, needs=_CLEAN, fit=fit_clean_temperature)
+    Evidence.TEMPERATURE: FitNode(kind=Evidence.TEMPERATURE, capabilities=_SCORES, needs=_CLEAN, fit=fit_clean_temperature)
 }
 
 
@@ -152,12 +155,14 @@ def why_not(kind: Evidence, lacks: Mapping[Capability, str], threat: Threat | No
     >>> why_not(Evidence.WORST_CASE_BLACK_BOX, {}, Threat.parse("l2:0.5"))
     'the query-only attack here (Square) is defined for L∞ only, not for L2'
     """
-    if kind in FITS:
-        return next((why for need in sorted(FITS[kind].needs) if (why := why_not(need, lacks, threat))), None)
-    collector = COLLECTORS[kind]
-    missing = next((lacks[capability] for capability in sorted(collector.capabilities) if capability in lacks), None)
+    node = FITS[kind] if kind in FITS else COLLECTORS[kind]
+    missing = next((capability for capability in sorted(node.capabilities) if capability in lacks), None)
     if missing is not None:
-        return missing
+        attack = "; label-only attacks are not part of this version" if missing is Capability.SCORES and kind in _SEARCHES else ""
+        return f"{lacks[missing]}{attack}"
+    if isinstance(node, FitNode):
+        return next((why for need in sorted(node.needs) if (why := why_not(need, lacks, threat))), None)
+    collector = node
     if collector.per_threat and threat is not None:
         if threat.norm is Norm.L1:
             return "no attack here searches an L1 ball; use linf or l2"

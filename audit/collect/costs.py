@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from audit.evidence import Evidence
+from audit.fisher.queries import rows_asked
 from audit.settings import Settings
 from audit.vocabulary import Capability
 
 # The exact Jacobian takes one backward pass per class and keeps K x K values per image.
 MOST_CLASSES_EXACT = 100
-# Four step sizes are tried per image before the directions are spent.
-LADDER_STEPS = 4
 
 
 def too_expensive(kind: Evidence, classes: int) -> str | None:
@@ -46,6 +45,34 @@ def passes(kind: Evidence, settings: Settings, lacks: Mapping[Capability, str], 
         case Evidence.FISHER_SPECTRUM:
             return 1, classes
         case Evidence.FISHER_ESTIMATE:
-            return 1 + 2 * LADDER_STEPS + 2 * min(profile.fisher_directions, dimension), 0
+            return sum(rows_asked(dimension, profile.fisher_directions)), 0
         case Evidence.TEMPERATURE:
             return 0, 0
+
+
+# Calls with one block before anything is measured: up to four forms of request, four looks, one at the outputs, five repetitions.
+OPENING_CALLS = 14
+
+
+def images_sent(kind: Evidence, settings: Settings, forward: int, dimension: int, samples: int) -> int:
+    """Images sent at most to a model that is asked in whole blocks, the padding of the last one included.
+
+    Args:
+        kind: of the evidence.
+        settings: profile and block size.
+        forward: passes per image at most, as `passes` gives them.
+        dimension: c h w.
+        samples: how many examples are audited.
+
+    >>> images_sent(Evidence.PREDICTIONS, Settings.of("quick"), 1, 784, 40)
+    64
+    """
+
+    def whole_blocks(rows: int) -> int:
+        return -(-rows // settings.block_rows) * settings.block_rows
+
+    if kind is not Evidence.FISHER_ESTIMATE:
+        # Attacks ask about all that is left of a chunk at once, which is a number of whole blocks.
+        return forward * whole_blocks(samples)
+    per_image = sum(map(whole_blocks, rows_asked(dimension, settings.profile.fisher_directions)))
+    return min(samples, settings.profile.fisher_samples) * per_image

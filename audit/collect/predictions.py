@@ -9,11 +9,11 @@ from audit.data import Chunk
 from audit.evidence import Evidence, EvidenceKey, EvidenceStore, Predictions
 from audit.models import Classifier
 from audit.settings import Settings
-from audit.vocabulary import Threat
+from audit.vocabulary import Capability, Threat
 
 
 def collect(classifier: Classifier, chunk: Chunk, settings: Settings, needed: EvidenceStore, threat: Threat | None) -> Predictions:
-    """Logits of the clean images.
+    """Logits of the clean images; one-hot rows of a model that gives labels only.
 
     Raises:
         ModelError: the model's outputs are not finite, or not (n, K).
@@ -24,6 +24,7 @@ def collect(classifier: Classifier, chunk: Chunk, settings: Settings, needed: Ev
         ids=np.asarray(chunk.ids, dtype=np.str_),
         labels=chunk.labels,
         logits=logits.double().cpu().numpy(),
+        no_scores=classifier.lacks.get(Capability.SCORES),
     )
 
 

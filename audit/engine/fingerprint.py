@@ -49,23 +49,28 @@ def code() -> str:
     return digest([sources, {name: distribution_version(name) for name in LIBRARIES}, torch.get_num_threads()])
 
 
-def model(identity: ModelIdentity, lacks: Iterable[str], block_rows: int) -> str:
+def model(identity: ModelIdentity, lacks: Iterable[str], block_rows: int, answers: str | None = None) -> str:
     """The model as it computes: not its name, tags or version, but everything its outputs depend on.
 
-    Without gradients the same kind of evidence is gathered in another way, so what it `lacks` belongs to it.
+    Without gradients the same kind of evidence is gathered in another way, so what it `lacks` belongs to it. `answers` is the
+    digest of what an opaque model says to the first block of the sample: what stands in for its weights.
     """
-    return digest(
-        [
-            identity.digest,
-            identity.flavour,
-            identity.input_spec,
-            identity.outputs,
-            identity.runtime,
-            identity.device,
-            sorted(lacks),
-            block_rows,
-        ]
-    )
+    known = [
+        identity.digest,
+        identity.flavour,
+        identity.input_spec,
+        identity.outputs,
+        identity.runtime,
+        identity.device,
+        sorted(lacks),
+        block_rows,
+    ]
+    return digest(known if answers is None else [*known, answers])
+
+
+def answers(logits: torch.Tensor) -> str:
+    """What a model said, bit for bit."""
+    return hashlib.sha256(logits.cpu().numpy().tobytes()).hexdigest()
 
 
 def chunk(part: Chunk) -> str:

@@ -39,9 +39,19 @@ class Gatherer:
     """One model on one sample: what has been gathered so far, and the fingerprints of its partials."""
 
     def __init__(
-        self, classifier: Classifier, dataset: Dataset, indices: Ints, settings: Settings, journal: Journal, listen: Listener
+        self,
+        classifier: Classifier,
+        dataset: Dataset,
+        indices: Ints,
+        settings: Settings,
+        journal: Journal,
+        listen: Listener,
+        answers: str | None = None,
     ) -> None:
-        """`indices` is the sample in canonical order; positions in evidence count along it."""
+        """`indices` is the sample in canonical order; positions in evidence count along it.
+
+        `answers` is the digest of an opaque model's answers, which every fingerprint then covers.
+        """
         self.classifier = classifier
         self.store = EvidenceStore()
         self._dataset = dataset
@@ -49,7 +59,7 @@ class Gatherer:
         self._settings = settings
         self._journal = journal
         self._listen = listen
-        self._model = fingerprint.model(classifier.identity, classifier.lacks, settings.block_rows)
+        self._model = fingerprint.model(classifier.identity, classifier.lacks, settings.block_rows, answers)
         self._chunk_digests: list[str] = []
         self._prints: dict[EvidenceKey, tuple[str, ...]] = {}
 

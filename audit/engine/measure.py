@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from audit.errors import MissingCapability
 from audit.errors import Undefined as UndefinedValue
 from audit.evidence import PER_THREAT, EvidenceKey, EvidenceStore
 from audit.metrics.honesty import CHECKS, RunFacts, check_record, not_run
@@ -91,6 +92,8 @@ def _outcome(
         arguments["variant"] = variant
     try:
         estimate = metric(**arguments)
+    except MissingCapability as reason:
+        return NotApplicable(because=str(reason)), ()
     except UndefinedValue as reason:
         return Undefined(because=str(reason)), ()
     except Exception as error:  # One failing metric must not lose the evidence of all the others.

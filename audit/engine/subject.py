@@ -9,6 +9,7 @@ import torch
 
 from audit import statistics
 from audit.data import Dataset
+from audit.engine import fingerprint
 from audit.engine.journal import Journal
 from audit.engine.labels import label_hint
 from audit.engine.local import Gatherer, Listener
@@ -59,8 +60,10 @@ def open_subject(
     first = torch.from_numpy(dataset.images(indices[: settings.block_rows])).to(classifier.device)
     classifier = resolve_outputs(classifier, first)
     _check_labels(classifier, dataset, indices)
-    repeat_difference = _repeat_difference(classifier, first)
-    gatherer = Gatherer(classifier, dataset, indices, settings, journal, listen)
+    calls = torch.stack([classifier.logits(first) for _ in range(REPEATS)])
+    repeat_difference = _repeat_difference(classifier, calls)
+    answers = fingerprint.answers(calls[0]) if classifier.identity.opaque else None
+    gatherer = Gatherer(classifier, dataset, indices, settings, journal, listen, answers)
     gatherer.gather(PREDICTIONS, ())
     predictions = predictions_of(gatherer.store)
     hint = label_hint(predictions.labels, predictions.predicted, classifier.classes)
@@ -76,6 +79,7 @@ def open_subject(
         device=classifier.identity.device,
         has_gradients=Capability.GRADIENTS not in classifier.lacks,
         gradients_lost_in=classifier.identity.gradients_lost_in,
+        labels_only=Capability.SCORES in classifier.lacks,
     )
     planned = plan(CATALOG, classifier.lacks, settings, classifier.classes, int(np.prod(dataset.image_shape)))
     if repeat_difference > MOST_REPEAT_DIFFERENCE:
@@ -96,9 +100,10 @@ def _without_per_example_arms(planned: Plan, difference: float) -> Plan:
     )
 
 
-def _repeat_difference(classifier: Classifier, images: torch.Tensor) -> float:
-    calls = torch.stack([classifier.logits(images).double().softmax(dim=1) for _ in range(REPEATS)])
-    return float((calls.amax(dim=0) - calls.amin(dim=0)).max())
+def _repeat_difference(classifier: Classifier, calls: torch.Tensor) -> float:
+    """How far identical calls (r, n, K) lie apart in probability; of labels, 0 where all are the same and 1 elsewhere."""
+    compared = calls if Capability.SCORES in classifier.lacks else calls.double().softmax(dim=2)
+    return float((compared.amax(dim=0) - compared.amin(dim=0)).max())
 
 
 def _check_labels(classifier: Classifier, dataset: Dataset, indices: Ints) -> None:

@@ -50,14 +50,15 @@ def columns(store: EvidenceStore, model: int) -> dict[str, pa.Array]:
     predictions = predictions_of(store)
     rows = len(predictions.labels)
     probabilities = scipy.special.softmax(predictions.logits, axis=1)
+    unscored = np.full(rows, predictions.no_scores is not None)
     found: dict[str, Any] = {
         "model": np.full(rows, model),
         "id": predictions.ids.tolist(),
         "label": predictions.labels,
         "predicted": predictions.predicted,
         "correct": predictions.correct,
-        "confidence": probabilities.max(axis=1),
-        "saturated_share": probabilities.max(axis=1) > SATURATED_ABOVE,
+        "confidence": pa.array(probabilities.max(axis=1), mask=unscored),
+        "saturated_share": pa.array(probabilities.max(axis=1) > SATURATED_ABOVE, mask=unscored),
     }
     for key, value in store.items():
         if key.threat is None:

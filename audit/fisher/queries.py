@@ -53,6 +53,22 @@ def orthonormal_directions(dimension: int, count: int, generator: torch.Generato
     return basis.T.contiguous()
 
 
+def rows_asked(dimension: int, directions: int) -> tuple[int, ...]:
+    """How many images each call of `estimate` asks about: both sides of the probe's directions at every step, then of the others.
+
+    >>> rows_asked(784, 64)
+    (16, 16, 16, 16, 112)
+    """
+    probe = min(PROBE_DIRECTIONS, directions, dimension)
+    batch = _directions_per_call(dimension)
+    parts = (*[probe] * len(STEP_LADDER), min(directions, dimension) - probe)
+    return tuple(2 * min(batch, part - start) for part in parts for start in range(0, part, batch))
+
+
+def _directions_per_call(dimension: int) -> int:
+    return max(1, _BATCH_VALUES // (2 * dimension))
+
+
 def estimate(
     classifier: Classifier, image: torch.Tensor, temperature: float, directions: int, generator: torch.Generator
 ) -> QueryEstimate:
@@ -130,7 +146,7 @@ def _differences(
     fitted: list[Floats] = []
     raw: list[Floats] = []
     confidence = 0.0
-    block = max(1, _BATCH_VALUES // (2 * image.numel()))
+    block = _directions_per_call(image.numel())
     for start in range(0, len(rows), block):
         moves = step * rows[start : start + block].view(-1, *image.shape)
         logits, spans = _both_sides(classifier, image, moves)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import scipy.stats
 
-from audit.errors import Undefined
+from audit.errors import MissingCapability, Undefined
 from audit.evidence import FisherEstimate, FisherSpectrum, Floats, Predictions, Temperature
 from audit.fisher.spectrum import spectrum
 from audit.metrics.estimates import average, largest, quantile, share
@@ -251,13 +251,16 @@ def saturated_share(predictions: Predictions) -> Estimate:
     """Saturated answers.
 
     The share of examples whose largest raw probability exceeds 0.999. Above 10 % raw sensitivities and confidences mislead.
+    Not applicable when: the model answers with labels only.
 
     >>> from audit.metrics.fisher import saturated_share
     >>> from types import SimpleNamespace
     >>> import numpy as np
-    >>> saturated_share(predictions=SimpleNamespace(logits=np.array([[9.0, 0.0], [1.0, 0.0]]))).value
+    >>> saturated_share(predictions=SimpleNamespace(logits=np.array([[9.0, 0.0], [1.0, 0.0]]), no_scores=None)).value
     0.5
     """
+    if predictions.no_scores is not None:
+        raise MissingCapability(predictions.no_scores)
     shifted = predictions.logits - predictions.logits.max(axis=1, keepdims=True)
     return share(1 / np.exp(shifted).sum(axis=1) > SATURATED_ABOVE)
 

@@ -54,6 +54,7 @@ class RunFacts:
     device: str
     has_gradients: bool = True
     gradients_lost_in: tuple[str, ...] = ()
+    labels_only: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +73,12 @@ def not_run(because: str) -> Finding:
     return Finding(raised=None, found=because)
 
 
+def _predictions(store: EvidenceStore) -> Predictions:
+    return store.get_as(Predictions, EvidenceKey(kind=Evidence.PREDICTIONS))
+
+
 def _better_than_guessing(store: EvidenceStore, facts: RunFacts) -> Finding:
-    predictions = store.get_as(Predictions, EvidenceKey(kind=Evidence.PREDICTIONS))
+    predictions = _predictions(store)
     interval = statistics.proportion(int(predictions.correct.sum()), len(predictions.labels))
     chance = float(np.bincount(predictions.labels).max() / len(predictions.labels))
     return Finding(
@@ -103,7 +108,7 @@ def _survivors_broken(store: EvidenceStore, facts: RunFacts, noise_only: bool) -
         broken = np.isin(query_only.broken_by, stages)
         beaten = np.flatnonzero(standing & broken)
         raised |= beats_white_box(white_box, broken)
-        ids = store.get_as(Predictions, EvidenceKey(kind=Evidence.PREDICTIONS)).ids[beaten]
+        ids = _predictions(store).ids[beaten]
         named = f" ({', '.join(map(str, ids[:5]))}{', …' if len(ids) > 5 else ''})" if len(ids) else ""
         findings.append(f"{threat.label}: {len(beaten)} of {int(standing.sum())} white-box survivors broken{named}")
     if not findings:
@@ -127,7 +132,9 @@ def _repeatable(store: EvidenceStore, facts: RunFacts) -> Finding:
     return Finding(
         # Written so that a difference that is no number raises it too.
         raised=not facts.repeat_difference <= MOST_REPEAT_DIFFERENCE,
-        found=f"five identical calls differ by at most {facts.repeat_difference:.2g} in probability",
+        found=f"five identical calls differ by at most {facts.repeat_difference:.2g} in probability"
+        if not facts.labels_only
+        else f"five identical calls gave {'the same' if facts.repeat_difference == 0 else 'different'} labels",
     )
 
 
@@ -165,7 +172,9 @@ def _identities(store: EvidenceStore, facts: RunFacts) -> Finding:
 
 
 def _not_saturated(store: EvidenceStore, facts: RunFacts) -> Finding:
-    predictions = store.get_as(Predictions, EvidenceKey(kind=Evidence.PREDICTIONS))
+    predictions = _predictions(store)
+    if predictions.no_scores is not None:
+        return not_run(predictions.no_scores)
     saturated = saturated_share(predictions=predictions).value
     key = EvidenceKey(kind=Evidence.TEMPERATURE)
     words = f"{saturated:.1%} of the answers are above 0.999"

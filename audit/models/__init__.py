@@ -1,4 +1,4 @@
-"""Classifiers: one contract over torch modules, exported programs and ONNX Runtime.
+"""Classifiers: one contract over torch modules, exported programs, ONNX Runtime, endpoints, functions and pyfunc models.
 
 Images (n, c, h, w) float32 in [0, 1] go in, logits (n, K) come out. Layout, value range and normalisation live INSIDE the
 classifier, so epsilon always means [0, 1] pixels. The model is in eval mode. Every call runs in compute blocks of `block_rows`
@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from audit.models.limits import NO_LIMITS, QueryLimits
 from audit.models.ref import ModelRef
 from audit.result import ModelIdentity
 from audit.settings import DEFAULT_BLOCK_ROWS
@@ -57,7 +58,7 @@ class Classifier(Protocol):
         """Images whose gradients were taken so far (padding not counted; a Jacobian of K rows counts K)."""
 
     def logits(self, images: torch.Tensor) -> torch.Tensor:
-        """Logits (n, K), or log-probabilities where the model gives probabilities.
+        """Logits (n, K), or log-probabilities where the model gives probabilities; one-hot rows where it lacks SCORES.
 
         Raises:
             ModelError: the outputs are not finite, or not (n, K).
@@ -90,6 +91,8 @@ def load(
     block_rows: int = DEFAULT_BLOCK_ROWS,
     tracking_uri: str | None = None,
     registry_uri: str | None = None,
+    class_names: tuple[str, ...] = (),
+    limits: QueryLimits = NO_LIMITS,
     black_box: bool = False,
 ) -> Classifier:
     """Load a model, look at it once, and give it back as a classifier; call `resolve_outputs` next.
@@ -106,6 +109,8 @@ def load(
         block_rows: rows per compute block, unless the model fixes its batch size.
         tracking_uri: MLflow's tracking store; None takes MLflow's own setting.
         registry_uri: MLflow's registry; None takes the tracking store's.
+        class_names: of the data, for a model that answers with labels and states no names of its own.
+        limits: how much an endpoint or a function may be asked.
         black_box: give a classifier that can only be asked, whatever the model could do.
 
     Raises:
@@ -127,6 +132,8 @@ def load(
         block_rows=block_rows,
         tracking_uri=tracking_uri,
         registry_uri=registry_uri,
+        class_names=class_names,
+        limits=limits,
         gradients=not black_box,
     )
     return composed.black_box(classifier, BLACK_BOX_ASKED) if black_box else classifier

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -119,7 +120,7 @@ def load_module(fetched: Fetched, *, trusted: bool, device: torch.device) -> tor
     who, route = fetched.identity.label, fetched.model.route
     flag = {} if trusted else {"MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false"}
     options = {"map_location": device} if route is Route.PICKLE else {}
-    try:
+    with explained_loading(fetched):
         if route is Route.PT2 and device.type == "cpu" and saved_on_gpu(fetched.model.file):
             to_cpu(fetched.model.file)
         with variables(flag):
@@ -129,6 +130,23 @@ def load_module(fetched: Fetched, *, trusted: bool, device: torch.device) -> tor
 
             # A program cannot be moved once it is a module. The file is the one that MLflow has just checked and loaded.
             module = move_to_device_pass(torch.export.load(fetched.model.file), str(device)).module()
+    if not isinstance(module, torch.nn.Module):
+        raise ModelError(
+            f"{who}: {fetched.model.file.name} holds a {type(module).__name__}, not a torch module; log the network itself"
+        )
+    return module
+
+
+@contextmanager
+def explained_loading(fetched: Fetched) -> Iterator[None]:
+    """Say in one sentence what went wrong while a model was deserialised.
+
+    Raises:
+        ModelError: anything was raised; a missing Python module is named with the model's own requirements.
+    """
+    who = fetched.identity.label
+    try:
+        yield
     except ModuleNotFoundError as error:
         needs = ", ".join(fetched.model.requirements) or "not recorded"
         raise ModelError(
@@ -136,12 +154,7 @@ def load_module(fetched: Fetched, *, trusted: bool, device: torch.device) -> tor
             f"install it (the model's own requirements: {needs})"
         ) from error
     except Exception as error:  # unpickling and graph readers raise anything
-        raise ModelError(f"{who}: {fetched.model.file.name} cannot be loaded: {_first_line(error)}") from error
-    if not isinstance(module, torch.nn.Module):
-        raise ModelError(
-            f"{who}: {fetched.model.file.name} holds a {type(module).__name__}, not a torch module; log the network itself"
-        )
-    return module
+        raise ModelError(f"{who}: {fetched.model.file.name} cannot be loaded: {first_line(error)}") from error
 
 
 def _find(client: MlflowClient, ref: ModelRef) -> _Found:
@@ -222,7 +235,7 @@ def _explain(error: Exception, ref: ModelRef, store: str, *, downloading: bool =
     elif code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE") or isinstance(error, OSError):
         reason = _absent(ref, text, where, downloading=downloading)
     else:
-        reason = f"model {ref.reference} cannot be read from {where}: {_first_line(error)}"
+        reason = f"model {ref.reference} cannot be read from {where}: {first_line(error)}"
     raise InputError(reason) from error
 
 
@@ -245,5 +258,6 @@ def _absent(ref: ModelRef, text: str, where: str, *, downloading: bool) -> str:
     return f"model {ref.reference} cannot be found in {where}: {printable(text, 200)}"
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """The first line of what an exception says, or its name."""
     return printable(redact(str(error).strip().split("\n")[0] or type(error).__name__), 200)

@@ -16,6 +16,7 @@ from audit.models.trust import inside, is_pickle
 from audit.text import printable
 
 MLMODEL = "MLmodel"
+PYFUNC = "python_function"
 # A description is a few kilobytes, plus the signature of its inputs.
 MOST_BYTES = 1 << 22
 MOST_NODES = 100_000
@@ -30,6 +31,7 @@ class Route(StrEnum):
     ONNX = "onnx"
     PT2 = "pytorch (pt2)"
     PICKLE = "pytorch (pickle)"
+    PYFUNC = "python_function"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +48,7 @@ class MLmodel:
 
 
 def read(folder: Path, who: str) -> MLmodel:
-    """Read `MLmodel` in `folder` and choose: ONNX before pt2 before pickle.
+    """Read `MLmodel` in `folder` and choose: ONNX before pt2 before pickle before python_function.
 
     Raises:
         ModelError: no such file, not a model file, no usable flavour, or files it names are missing or outside the folder.
@@ -67,6 +69,9 @@ def read(folder: Path, who: str) -> MLmodel:
     runs: tuple[str, ...] = ()
     if route is not Route.ONNX:
         runs = (*code, *_stored(route, file))
+    if route is Route.PYFUNC:
+        others = ", ".join(printable(name, 40) for name in sorted(flavours) if name != PYFUNC)
+        runs = (*runs, f"what mlflow.pyfunc loads for the flavour {others or PYFUNC}")
     return MLmodel(
         route=route,
         file=file,
@@ -113,12 +118,14 @@ def _route(folder: Path, flavours: Mapping[str, Mapping[str, object]], who: str)
             if (data / name).is_file():
                 return route, data / name
         raise ModelError(f"{who}: has a PyTorch flavour, but neither model.pt2 nor model.pth; log the model again")
+    if PYFUNC in flavours:
+        return Route.PYFUNC, folder / MLMODEL
     if not flavours:
         raise ModelError(f"{who}: its MLmodel file names no flavour; log the model again")
     has = ", ".join(printable(name, 40) for name in sorted(flavours))
     raise ModelError(
         f"{who}: has only the flavour{'s' * (len(flavours) > 1)} {has}, which cannot be audited yet; "
-        "log the network with mlflow.pytorch.log_model or mlflow.onnx.log_model"
+        "log the network with mlflow.pytorch.log_model or mlflow.onnx.log_model, or anything with mlflow.pyfunc.log_model"
     )
 
 

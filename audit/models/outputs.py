@@ -53,8 +53,15 @@ def resolve_outputs(classifier: Classifier, images: torch.Tensor) -> ResolvedCla
         images: (n, c, h, w) in [0, 1], a few dozen real ones.
 
     Raises:
-        ModelError: probabilities were stated, but the outputs are none.
+        ModelError: probabilities were stated, but the outputs are none; anything was stated of a model that answers with labels.
     """
+    if Capability.SCORES in classifier.lacks:
+        stated = classifier.identity.input_spec.get("outputs", "auto")
+        if stated != "auto":
+            raise ModelError(
+                f"{classifier.identity.label}: outputs={stated} was stated, but it answers with labels; leave outputs out"
+            )
+        return ResolvedClassifier(classifier, classifier.identity, outputs=Outputs.LOGITS)
     if isinstance(classifier, OnnxClassifier):
         classifier = freed_if_equal(classifier, images)
     identity = classifier.identity

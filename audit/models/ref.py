@@ -10,13 +10,21 @@ from pathlib import Path
 from audit.errors import InputError
 from audit.text import printable, redact
 
-ACCEPTED = "models:/name/3, models:/name@alias, models:/name/latest, models:/m-<id>, runs:/<run>/<path> or path/file.onnx"
+ACCEPTED = (
+    "models:/name/3, models:/name@alias, models:/name/latest, models:/m-<id>, runs:/<run>/<path>, path/file.onnx, "
+    "https://host/invocations, https://host/v2/models/<name> or package.module:function"
+)
 
 _REGISTERED = re.compile(r"^models:/(?P<name>[^/@]+)/(?P<version>\d+|latest)$")
 _ALIASED = re.compile(r"^models:/(?P<name>[^/@]+)@(?P<alias>[\w.-]+)$")
 _LOGGED = re.compile(r"^models:/(?P<model_id>m-[0-9a-zA-Z]+)$")
 _RUN = re.compile(r"^runs:/(?P<run_id>[0-9a-zA-Z]+)/(?P<path>[^/].*?)/*$")
-_CALLABLE = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")
+_CALLABLE = re.compile(r"^(?!(?:models|runs|file|https?):)(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<function>[A-Za-z_]\w*)$")
+_SCORING = re.compile(r"^https?://[^/?#@\s]+(/[^?#\s]*)?/invocations/?$", re.IGNORECASE)
+_V2 = re.compile(
+    r"^(?P<base>https?://[^/?#@\s]+(/[^?#\s]*?)?/v2/models/(?P<name>[^/?#\s]+)(/versions/(?P<version>[^/?#\s]+))?)(/infer)?/?$",
+    re.IGNORECASE,
+)
 _OTHER_FILES = (".pt", ".pth", ".pt2", ".pkl", ".pickle", ".joblib", ".ckpt", ".safetensors", ".h5", ".keras")
 
 
@@ -29,6 +37,9 @@ class RefKind(StrEnum):
     LOGGED = "logged model"
     RUN = "run artefact"
     ONNX_FILE = "ONNX file"
+    SCORING_SERVER = "MLflow scoring server"
+    V2_SERVER = "v2 inference server"
+    CALLABLE = "Python function"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +57,9 @@ class ModelRef:
     model_id: str | None = None
     run_id: str | None = None
     path: str | None = None
+    url: str | None = None
+    module: str | None = None
+    function: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> ModelRef:
@@ -72,6 +86,13 @@ class ModelRef:
             return cls(kind=RefKind.RUN, text=text, run_id=match["run_id"], path=match["path"])
         if "://" not in text and ":/" not in text and text.lower().endswith(".onnx"):
             return cls(kind=RefKind.ONNX_FILE, text=text, path=text)
+        if _SCORING.match(text):
+            return cls(kind=RefKind.SCORING_SERVER, text=text, url=text.rstrip("/"))
+        if match := _V2.match(text):
+            # Where the model is described; `/infer` below it is where it answers.
+            return cls(kind=RefKind.V2_SERVER, text=text, url=match["base"], name=match["name"])
+        if match := _CALLABLE.match(text):
+            return cls(kind=RefKind.CALLABLE, text=text, module=match["module"], function=match["function"])
         raise InputError(f"model {_shown(text)} {_why_not(text)}; write {ACCEPTED}")
 
     @property
@@ -82,7 +103,12 @@ class ModelRef:
     @property
     def is_registry(self) -> bool:
         """Whether an MLflow server or store has to be asked."""
-        return self.kind is not RefKind.ONNX_FILE
+        return self.kind in (RefKind.VERSION, RefKind.ALIAS, RefKind.LATEST, RefKind.LOGGED, RefKind.RUN)
+
+    @property
+    def is_endpoint(self) -> bool:
+        """Whether the model answers over HTTP."""
+        return self.kind in (RefKind.SCORING_SERVER, RefKind.V2_SERVER)
 
     @property
     def file(self) -> Path:
@@ -105,9 +131,11 @@ def _why_not(text: str) -> str:
     if not text:
         return "is empty"
     if lower.startswith(("http://", "https://")):
-        return "is an endpoint, and endpoints are not supported yet"
-    if _CALLABLE.match(text):
-        return "names a Python callable, and callables are not supported yet"
+        if "@" in text.split("/")[2]:
+            return "carries credentials; give them in AUDIT_ENDPOINT_TOKEN or AUDIT_ENDPOINT_HEADERS, never in the address"
+        if "?" in text or "#" in text:
+            return "carries more than an address; give secrets in AUDIT_ENDPOINT_HEADERS"
+        return "is an address of no known kind"
     if lower.startswith("models:/"):
         return "is not a registered version, an alias or a logged model"
     if lower.startswith("runs:/"):

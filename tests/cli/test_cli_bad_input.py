@@ -43,7 +43,9 @@ def model(digits_store):
         ("models:/absent/1", "absent"),
         ("models:/", "models:/"),
         ("model.pt", "model.pt"),
-        ("https://host/invocations", "not supported yet"),
+        ("http://127.0.0.1:9/invocations", "cannot be reached (connection refused)"),
+        ("https://ann:hunter2@host/invocations", "carries credentials"),
+        ("package.module:function", "--trust"),
     ],
 )
 def test_models_that_are_not_there(digits_store, reference, words):

@@ -247,10 +247,7 @@ def test_a_pickle_beside_a_pt2_is_what_mlflow_would_read(tmp_path: Path, plain_p
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (
-            {"flavors": {"sklearn": {}, "python_function": {"loader_module": "evil"}}},
-            "has only the flavours python_function, sklearn",
-        ),
+        ({"flavors": {"sklearn": {}, "crate": {}}}, "has only the flavours crate, sklearn"),
         ({"flavors": {}}, "names no flavour"),
         ("just text", "names no flavour"),
         ({"flavors": {"pytorch": {"model_data": "../.."}}}, "lies outside the model's folder"),
@@ -261,6 +258,15 @@ def test_a_pickle_beside_a_pt2_is_what_mlflow_would_read(tmp_path: Path, plain_p
 def test_model_files_that_lead_nowhere(tmp_path: Path, content: object, says: str) -> None:
     with pytest.raises(ModelError, match=says):
         mlmodel.read(written(tmp_path / "m", content, "data/other"), "net")
+
+
+def test_any_python_function_runs_code(tmp_path: Path) -> None:
+    flavours = {"sklearn": {"code": "code"}, "python_function": {"loader_module": "evil"}}
+    read = mlmodel.read(written(tmp_path / "m", {"flavors": flavours}, "code/x.py"), "net")
+    assert read.route is Route.PYFUNC and len(read.runs) == 3
+    assert "the Python files in code/" in read.runs[1] and "the loader module evil" in read.runs[0]
+    plain = mlmodel.read(written(tmp_path / "n", {"flavors": {"python_function": {}}}, "x"), "net")
+    assert plain.runs == ("what mlflow.pyfunc loads for the flavour python_function",)
 
 
 def test_no_or_unreadable_mlmodel(tmp_path: Path) -> None:

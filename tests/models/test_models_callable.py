@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import hashlib
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from small_models import Small, images
+
+from audit.errors import InputError, ModelError, QueryBudgetSpent, UntrustedError
+from audit.models import Classifier, ModelRef, load
+from audit.models.limits import QueryLimits
+from audit.models.trust import overall_digest
+from audit.vocabulary import Capability
+
+SHAPE = (3, 8, 8)
+SOURCE = """
+    import numpy as np
+    import torch
+    from small_models import Small
+
+    net = Small().eval()
+    seen = []
+
+    def scores(images):
+        seen.append((images.shape, images.dtype.name))
+        with torch.no_grad():
+            return net(torch.from_numpy(np.array(images, dtype=np.float32)))
+
+    def last(images):
+        return scores(images.transpose(0, 3, 1, 2)).numpy()
+
+    def labels(images):
+        return scores(images).argmax(1).numpy()
+
+    def careless(images):
+        found = scores(images)
+        images[:] = 0
+        return found
+
+    def broken(images):
+        raise ValueError("no such layer\\nsecond line")
+
+    number = 3
+"""
+
+
+@pytest.fixture(autouse=True)
+def _module(own_folder: object) -> Iterator[None]:
+    """A module in the current folder, which is no longer known afterwards."""
+    Path("functions_here.py").write_text(textwrap.dedent(SOURCE))
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("functions_here", "package_here")]:
+        del sys.modules[name]
+
+
+def open_function(text: str, **options: object) -> Classifier:
+    return load(ModelRef.parse(text), **{"image_shape": SHAPE, "trust": True, "block_rows": 4, **options})  # type: ignore[arg-type]
+
+
+def test_a_function_gives_what_the_network_gives_in_padded_blocks() -> None:
+    x = images(6)
+    classifier = open_function("functions_here:scores")
+    with torch.no_grad():
+        torch.testing.assert_close(classifier.logits(x), Small().eval()(x), rtol=1e-5, atol=1e-6)
+    assert set(sys.modules["functions_here"].seen) == {((4, *SHAPE), "float32")}
+    assert set(classifier.lacks) == {Capability.GRADIENTS, Capability.ACTIVATIONS}
+    torch.testing.assert_close(open_function("functions_here:last", spec="layout=NHWC").logits(x), classifier.logits(x))
+    careless = open_function("functions_here:careless")
+    assert torch.equal(careless.logits(x), classifier.logits(x)) and not careless.identity.cautions[1:]
+
+
+def test_labels_are_taken_for_labels() -> None:
+    x = images(6)
+    classifier = open_function("functions_here:labels", class_names=tuple("abcde"))
+    assert torch.equal(classifier.logits(x).argmax(1), open_function("functions_here:scores").logits(x).argmax(1))
+    assert Capability.SCORES in classifier.lacks
+
+
+def test_naming_it_runs_code_so_it_must_be_trusted() -> None:
+    with pytest.raises(UntrustedError, match="the module functions_here and the function scores"):
+        open_function("functions_here:scores", trust=False)
+    assert "functions_here" not in sys.modules
+
+
+def test_the_digest_is_that_of_the_source() -> None:
+    identity = open_function("functions_here:scores").identity
+    files = {"functions_here.py": hashlib.sha256(Path("functions_here.py").read_bytes()).hexdigest()}
+    assert identity.files == files and identity.digest == overall_digest(files)
+    assert identity.trusted and identity.opaque and "weights included" in identity.cautions[0]
+    Path("package_here").mkdir()
+    Path("package_here/__init__.py").touch()
+    Path("package_here/net.py").write_text("from functions_here import scores")
+    assert set(open_function("package_here.net:scores").identity.files) == {"package_here/__init__.py", "package_here/net.py"}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("functions_here:broken", "functions_here:broken: raised ValueError: no such layer on an array of 4x3x8x8"),
+        ("functions_here:number", "has no function number"),
+        ("functions_here:nothing", "has no function nothing"),
+        ("nowhere_at_all:f", "there is no module nowhere_at_all"),
+        ("functions_here.inner:f", "there is no module functions_here.inner"),
+        ("needs_more:f", "needs the Python module 'not_installed_at_all'"),
+        ("bad_syntax:f", "cannot be imported: SyntaxError"),
+    ],
+)
+def test_what_goes_wrong_is_one_sentence(text: str, says: str) -> None:
+    Path("needs_more.py").write_text("import not_installed_at_all")
+    Path("bad_syntax.py").write_text("def f(:")
+    with pytest.raises(InputError) as error:
+        open_function(text)
+    assert says in str(error.value) and "\n" not in str(error.value)
+
+
+def test_the_budget_holds_for_a_function_too() -> None:
+    classifier = open_function("functions_here:scores", limits=QueryLimits(max_queries=20))
+    classifier.logits(images(4))
+    with pytest.raises(QueryBudgetSpent, match="20 images were sent"):
+        classifier.logits(images(1))
+
+
+def test_an_installed_module_wins_over_one_in_the_folder() -> None:
+    Path("textwrap.py").write_text("def dedent(images): raise SystemExit")
+    with pytest.raises(ModelError, match="raised TypeError"):
+        open_function("textwrap:dedent")
