@@ -39,3 +39,15 @@ def test_orientation(tmp_path):
         assert "Traceback" not in done.stderr
     else:
         assert list(out.rglob("*.input.toml"))
+
+
+@pytest.mark.slow
+def test_release_gate(tmp_path):
+    """Two versions go through audit, history, compare and gate; their numbers mean nothing, so that the gate may say either."""
+    store = f"sqlite:///{tmp_path}/mlflow.db"
+    command = [sys.executable, EXAMPLES / "release_gate.py", "--smoke", "--out", tmp_path / "out", "--tracking-uri", store]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for page in ("history.html", "compare.html"):
+        assert (tmp_path / "out" / page).is_file(), done.stdout
+    assert done.stdout.count("$ audit gate") == 2
