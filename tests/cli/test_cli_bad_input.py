@@ -156,7 +156,14 @@ def test_a_result_that_is_none(tmp_path):
 def test_control_c_keeps_what_was_measured(model, tmp_path):
     command = [sys.executable, "-m", "audit", "run", str(model), "--data", "digits:test", "--samples", "800"]
     command += ["--profile", "standard", "--out", "out", "--no-mlflow"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    process = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        # A test run in the background of a shell ignores interrupts, and would hand that on.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     assert process.stderr is not None
     for line in process.stderr:
         if "predictions" in line:

@@ -13,6 +13,14 @@ from audit.engine.local import Progress
 STEP = Progress(model="m", stage="s", done=1, total=2)
 
 
+@pytest.fixture(autouse=True)
+def _as_in_the_foreground():
+    """A test run in the background of a shell ignores interrupts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 class Careless:
     def __del__(self):
         signal.raise_signal(signal.SIGINT)
@@ -30,11 +38,8 @@ def test_an_interrupt_lost_in_a_destructor_is_raised_at_the_next_step():
 
 
 def test_another_handler_is_left_alone():
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with listener("quiet", sys.stdout) as listen:
-            signal.raise_signal(signal.SIGINT)
-            listen(STEP)
-            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with listener("quiet", sys.stdout) as listen:
+        signal.raise_signal(signal.SIGINT)
+        listen(STEP)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
