@@ -63,11 +63,7 @@ def fetch(ref: ModelRef, into: Path, *, tracking_uri: str | None = None, registr
     import mlflow
     from mlflow import MlflowClient
 
-    tracking = tracking_uri or mlflow.get_tracking_uri()
-    registry = registry_uri or (tracking_uri if tracking_uri else mlflow.get_registry_uri())
-    for store in (tracking, registry):
-        if problem := missing_store(store):
-            raise InputError(problem)
+    tracking, registry = _stores(tracking_uri, registry_uri)
     with defaults(MLFLOW_PATIENCE):
         try:
             found = _find(MlflowClient(tracking_uri=tracking, registry_uri=registry), ref)
@@ -141,6 +137,45 @@ def load_module(fetched: Fetched, *, trusted: bool, device: torch.device) -> tor
     return module
 
 
+def write_tags(
+    ref: ModelRef,
+    tags: Mapping[str, str],
+    known: ModelIdentity,
+    *,
+    prefix: str,
+    tracking_uri: str | None = None,
+    registry_uri: str | None = None,
+) -> None:
+    """Set tags on the version, or logged model, that a reference leads to, and delete its other tags that begin with `prefix`.
+
+    Raises:
+        InputError: it leads elsewhere than to `known` by now, has no tags, or the store refuses.
+    """
+    from mlflow import MlflowClient
+
+    tracking, registry = _stores(tracking_uri, registry_uri)
+    with defaults(MLFLOW_PATIENCE):
+        try:
+            client = MlflowClient(tracking_uri=tracking, registry_uri=registry)
+            found = _find(client, ref)
+            if found.version != known.version or (found.version is None and found.model_id != known.model_id):
+                raise InputError(f"{ref.reference} leads to another model now than the one that was looked at; inspect it again")
+            stale = [key for key in found.tags if key.startswith(prefix) and key not in tags]
+            if found.version is not None:
+                for key, value in tags.items():
+                    client.set_model_version_tag(found.name, found.version, key, value)
+                for key in stale:
+                    client.delete_model_version_tag(found.name, found.version, key)
+            elif found.model_id is not None:
+                client.set_logged_model_tags(found.model_id, dict(tags))
+                for key in stale:
+                    client.delete_logged_model_tag(found.model_id, key)
+            else:
+                raise InputError(f"{ref.reference} is a folder of a run, which has no tags of its own; register the model")
+        except Exception as error:  # as in `fetch`
+            _explain(error, ref, registry if ref.name else tracking)
+
+
 def _find(client: MlflowClient, ref: ModelRef) -> _Found:
     if ref.kind is RefKind.RUN and ref.run_id and ref.path:
         return _in_run(client, ref.run_id, ref.path)
@@ -201,6 +236,18 @@ def _in_run(client: MlflowClient, run_id: str, path: str) -> _Found:
         run_id=run_id,
         tags=dict(newest.tags),
     )
+
+
+def _stores(tracking_uri: str | None, registry_uri: str | None) -> tuple[str, str]:
+    """Where to look for runs and for versions; both must be there."""
+    import mlflow
+
+    tracking = tracking_uri or mlflow.get_tracking_uri()
+    registry = registry_uri or tracking_uri or mlflow.get_registry_uri()
+    for store in (tracking, registry):
+        if problem := missing_store(store):
+            raise InputError(problem)
+    return tracking, registry
 
 
 def _explain(error: Exception, ref: ModelRef, store: str, *, downloading: bool = False) -> NoReturn:

@@ -243,10 +243,8 @@ def _input(session: Any, who: str) -> tuple[str, str, tuple[int | None, ...]]:
         raise ModelError(f"{who}: takes {len(inputs)} inputs ({names}); an audit needs one image input")
     only = inputs[0]
     shape = tuple(size if isinstance(size, int) and size > 0 else None for size in only.shape)
-    if len(shape) != 4:
-        raise ModelError(
-            f"{who}: takes an input of shape {times(shape)}; an audit needs batches of images, (n, c, h, w) or (n, h, w, c)"
-        )
+    if not 2 <= len(shape) <= 5:
+        raise ModelError(f"{who}: takes an input of shape {times(shape)}; an audit needs batches of images, as one tensor")
     if only.type not in _INPUT_DTYPES:
         raise ModelError(f"{who}: takes {only.type}; supported are {', '.join(_INPUT_DTYPES.values())}")
     return only.name, _INPUT_DTYPES[only.type], shape

@@ -37,7 +37,7 @@ def resolve_outputs(classifier: Classifier, images: torch.Tensor) -> Classifier:
     """
     stated = classifier.identity.input_spec.get("outputs", "auto")
     scores = classifier.logits(images)
-    detected = bool((scores >= -NEGATIVE_TOLERANCE).all()) and bool(((scores.sum(dim=1) - 1).abs() <= SUM_TOLERANCE).all())
+    detected = are_probabilities(scores)
     identity = classifier.identity
     if stated == "probabilities" and not detected:
         raise ModelError(
@@ -55,6 +55,11 @@ def resolve_outputs(classifier: Classifier, images: torch.Tensor) -> Classifier:
     word = "probabilities" if probabilities else "logits"
     outputs = f"{word} ({'detected' if stated == 'auto' else 'stated'})"
     return ResolvedClassifier(classifier, replace(identity, outputs=outputs, cautions=cautions), probabilities=probabilities)
+
+
+def are_probabilities(scores: torch.Tensor) -> bool:
+    """Whether every row (K,) of scores is non-negative and sums to 1."""
+    return bool((scores >= -NEGATIVE_TOLERANCE).all()) and bool(((scores.sum(dim=1) - 1).abs() <= SUM_TOLERANCE).all())
 
 
 class ResolvedClassifier:

@@ -235,6 +235,21 @@ def wrap(
     return TorchClassifier(network, identity=identity, spec=spec, device=where, block_rows=rows, no_gradients=reason)
 
 
+def plain_scores(
+    network: torch.nn.Module, serialisation: Serialisation, device: torch.device, who: str
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """What the network itself makes of prepared images, as float32 on the CPU, whatever the input specification."""
+    if serialisation is Serialisation.MODULE:
+        network = network.to(device).eval()
+
+    def run(prepared: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            scores, _ = scores_of(network(prepared.to(device)), who)
+        return scores.float().cpu()
+
+    return run
+
+
 def _no_gradients(network: torch.nn.Module, spec: InputSpec, images: torch.Tensor, who: str) -> str | None:
     if not spec.differentiable:
         return None

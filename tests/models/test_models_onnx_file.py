@@ -272,7 +272,8 @@ def test_operators_that_the_runtime_does_not_have(tmp_path: Path) -> None:
     ("dtype", "shape", "says"),
     [
         (TensorProto.INT64, ("n", 3, 8, 8), r"takes tensor\(int64\)"),
-        (TensorProto.FLOAT, ("n", 192), "takes an input of shape [?]x192"),
+        (TensorProto.FLOAT, ("n", 192), "takes images of 192, but the data, as NCHW, are 3x8x8; state layout=FLAT"),
+        (TensorProto.FLOAT, ("n",), "takes an input of shape [?]; an audit needs batches of images"),
     ],
 )
 def test_graphs_that_take_no_images(tmp_path: Path, dtype: int, shape: tuple[object, ...], says: str) -> None:
