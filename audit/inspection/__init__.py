@@ -21,6 +21,7 @@ from audit.models.device import check
 from audit.models.input_spec import InputSpec
 from audit.models.inspection import Facts, describe
 from audit.models.loading import ImageShape, Opened
+from audit.models.mlmodel import Route
 from audit.models.ref import ModelRef
 from audit.models.shapes import forms
 from audit.result import ModelIdentity
@@ -109,7 +110,8 @@ def inspect(request: InspectRequest, listen: Callable[[int, int], None] = lambda
             model = loading.opened(found, trust=request.trust, device=request.device, block_rows=settings.block_rows)
         except AuditError as error:
             return replace(known, problem=error)
-        known = replace(known, facts=describe(found, model), spec=model.given.complete(), places=model.given.places)
+        facts = known.facts if found.route is Route.ONNX else describe(found, model)
+        known = replace(known, facts=facts, spec=model.given.complete(), places=model.given.places)
         if sample is None or request.data is None:
             return _looked_at(known, model)
         return _tried(known, model, sample, settings, listen, names_given=request.data.class_names is not None)
@@ -192,6 +194,7 @@ def _with_names(model: Opened, specs: Sequence[Candidate], sample: Sample, block
 
 def _logged_shape(facts: Facts) -> tuple[int | None, ...] | None:
     """The shape of one image in the signature that was logged with the model, where its code alone does not say."""
-    if len(facts.inputs) != 1 or len(facts.inputs[0].shape) < 2:
+    shape = facts.inputs[0].shape if len(facts.inputs) == 1 else None
+    if shape is None or len(shape) < 2:
         return None
-    return tuple(size if isinstance(size, int) else None for size in facts.inputs[0].shape[1:])
+    return tuple(size if isinstance(size, int) else None for size in shape[1:])

@@ -61,7 +61,7 @@ def _facts(found: Inspection) -> Iterator[tuple[str, str]]:
 
 
 def _port(port: Port) -> str:
-    sizes = ", ".join("?" if size is None else str(size) for size in port.shape)
+    sizes = "any shape" if port.shape is None else ", ".join("?" if size is None else str(size) for size in port.shape)
     return f"{port.name}: {port.dtype} ({sizes})" if port.name else f"{port.dtype} ({sizes})"
 
 
@@ -70,7 +70,7 @@ def _trial(trial: Trial) -> Iterator[str]:
     count = len(judged.rows) + sum(len(row.same) for row in judged.rows) if judged else 0
     count += sum(map(len, trial.refused.values()))
     yield (
-        f"{count} input specs on {trial.samples} of {trial.total} images of {times(trial.image_shape)} "
+        f"{count} input spec{'s' * (count != 1)} on {trial.samples} of {trial.total} images of {times(trial.image_shape)} "
         f"({printable(trial.source)}), {trial.forward_passes:,} forward passes"
     )
     if judged is not None:
@@ -93,7 +93,7 @@ def _table(judged: Judgement) -> Iterator[str]:
             f"  {100 * row.right / judged.samples:6.1f} %  {interval}  {p_value:>9}  {loss:>8}  {_between(*row.epsilon):16}  "
             f"{row.candidate.name}{', in force' if row.candidate.stated else ''}"
         )
-        if row.same:
+        if row.same and (row is judged.best or row.tied):
             names = [each.name for each in row.same]
             yield f"{'':68}  = {'; '.join(names[:3])}{f' and {len(names) - 3} more' * (len(names) > 3)}"
     if len(judged.rows) > SHOWN_ROWS:
@@ -162,7 +162,7 @@ def _ambiguous(judged: Judgement) -> Iterator[str]:
         yield f"The smallest log loss among them is {losses[0][0]:.3g}, of {losses[0][1]}: a hint, no proof."
     low, high = min(row.epsilon[0] for row in rivals), max(row.epsilon[1] for row in rivals)
     if low > 0.995 and high < 1.005:
-        yield "Epsilon counts the same under all of them; which channel order or offset is right stays open."
+        yield "Epsilon counts the same under all of them; which of them is right stays open."
     else:
         yield (
             f"Epsilon is ambiguous: the same epsilon moves the input of the model {_between(low, high)} times as far under those "
@@ -209,7 +209,7 @@ def document(found: Inspection) -> dict[str, Any]:
 
 
 def _port_data(port: Port) -> dict[str, object]:
-    return {"name": port.name, "dtype": port.dtype, "shape": list(port.shape)}
+    return {"name": port.name, "dtype": port.dtype, "shape": None if port.shape is None else list(port.shape)}
 
 
 def _trial_data(trial: Trial) -> dict[str, object]:

@@ -6,12 +6,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
 from audit.models.loading import Located, Opened
 from audit.models.mlmodel import Port, Route
 from audit.text import printable
+
+if TYPE_CHECKING:
+    from onnx import ValueInfoProto
 
 FORMATS = {
     Route.ONNX: "ONNX",
@@ -84,15 +88,18 @@ def _of_onnx(path: Path, kind: str) -> Facts:
     )
 
 
-def _port(value: object) -> Port:
-    from onnx import TensorProto, ValueInfoProto
+def _port(value: ValueInfoProto) -> Port:
+    from onnx import TensorProto
 
-    assert isinstance(value, ValueInfoProto)
     tensor = value.type.tensor_type
     sizes = (size.dim_value if size.HasField("dim_value") else (printable(size.dim_param, 20) or None) for size in tensor.shape.dim)
-    kind = TensorProto.DataType.Name(tensor.elem_type).lower() if value.type.HasField("tensor_type") else "no tensor"
-    names = {"float": "float32", "double": "float64"}
-    return Port(name=printable(value.name, 60), dtype=names.get(kind, kind), shape=tuple(sizes))
+    # A damaged file may hold a number that stands for no type.
+    kinds = {number: name.lower() for name, number in TensorProto.DataType.items()} | {
+        TensorProto.FLOAT: "float32",
+        TensorProto.DOUBLE: "float64",
+    }
+    kind = kinds.get(tensor.elem_type, "unknown") if value.type.HasField("tensor_type") else "no tensor"
+    return Port(name=printable(value.name, 60), dtype=kind, shape=tuple(sizes) if tensor.HasField("shape") else None)
 
 
 def _item_bytes(data_type: int) -> int:

@@ -31,11 +31,11 @@ class Route(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Port:
-    """One input or output of a model; a size is a number, the name of a free one, or None."""
+    """One input or output of a model; a size is a number, the name of a free one, or None. A shape of None is any shape."""
 
     name: str
     dtype: str
-    shape: tuple[int | str | None, ...]
+    shape: tuple[int | str | None, ...] | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,14 +41,17 @@ _CUDA, _CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 
 @dataclass(frozen=True, kw_only=True)
 class Graph:
-    """An open session and what its graph says: input name and dtype, one image's shape (None: any), fixed rows, the output used."""
+    """An open session and what its graph says: input name and dtype, one image's shape, fixed rows, the output used.
+
+    A size of None is any size, and a shape of None any shape.
+    """
 
     session: Any
     provider: str
     runtime: str
     input_name: str
     dtype: str
-    shape: tuple[int | None, ...]
+    shape: tuple[int | None, ...] | None
     rows: int | None
     output_name: str
     metadata: Mapping[str, str]
@@ -177,8 +180,8 @@ def open_graph(path: Path, who: str, *, device: str) -> Graph:
         runtime=f"ONNX Runtime {onnxruntime.__version__}, {providers[0]}",
         input_name=name,
         dtype=dtype,
-        shape=shape[1:],
-        rows=shape[0],
+        shape=shape[1:] or None,
+        rows=shape[0] if shape else None,
         output_name=output,
         metadata=session.get_modelmeta().custom_metadata_map,
         cautions=(*cautions, *note),
@@ -243,7 +246,8 @@ def _input(session: Any, who: str) -> tuple[str, str, tuple[int | None, ...]]:
         raise ModelError(f"{who}: takes {len(inputs)} inputs ({names}); an audit needs one image input")
     only = inputs[0]
     shape = tuple(size if isinstance(size, int) and size > 0 else None for size in only.shape)
-    if not 2 <= len(shape) <= 5:
+    # A graph that leaves even the rank open has no sizes at all.
+    if shape and not 2 <= len(shape) <= 5:
         raise ModelError(f"{who}: takes an input of shape {times(shape)}; an audit needs batches of images, as one tensor")
     if only.type not in _INPUT_DTYPES:
         raise ModelError(f"{who}: takes {only.type}; supported are {', '.join(_INPUT_DTYPES.values())}")
