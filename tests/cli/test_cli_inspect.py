@@ -76,7 +76,7 @@ def test_where_the_keys_in_force_are_stated_is_said(tmp_path):
     (tmp_path / "net.input.toml").write_text('layout = "NHWC"\n')
     found = inspect(str(path), "--input-spec", "range=0-255")
     assert "range 0 to 255 (input option)" in found.output
-    assert "net.input.toml)" in found.output
+    assert "layout NHWC (" in found.output and "net.input.toml" in found.output
 
 
 # The element of the flattened input that holds the pixel in row 1, column 3 of 4 x 5, and the shape that the graph takes.
