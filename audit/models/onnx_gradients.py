@@ -21,7 +21,7 @@ from audit.models.onnx_batch import with_any_batch
 from audit.models.onnx_file import NO_GRADIENTS, OnnxClassifier
 from audit.models.onnx_session import Graph
 from audit.models.onnx_torch import OnnxModule, convert
-from audit.models.outputs import PROBABILITY_FLOOR, ResolvedClassifier
+from audit.models.outputs import PROBABILITY_FLOOR, Outputs, ResolvedClassifier
 from audit.models.torch_module import TorchClassifier
 from audit.result import ModelIdentity
 from audit.text import printable
@@ -95,7 +95,7 @@ def with_gradients(loaded: Classifier, resolved: ResolvedClassifier, images: tor
 
 def _differentiable(loaded: OnnxClassifier, resolved: ResolvedClassifier, module: OnnxModule) -> Classifier:
     """The module as a classifier that returns what `resolved` returns; a final softmax becomes a log-softmax."""
-    logarithm = module.in_log_space() if resolved.probabilities else None
+    logarithm = module.in_log_space() if resolved.outputs is Outputs.PROBABILITIES else None
     classifier = TorchClassifier(
         logarithm or module,
         identity=resolved.identity,

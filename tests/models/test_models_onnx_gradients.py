@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -286,5 +287,50 @@ def test_a_black_box_is_asked_for(small: Path, monkeypatch: pytest.MonkeyPatch):
 def test_a_classifier_without_a_module_stays_as_it_is(small: Path):
     loaded = opened(small)
     assert isinstance(loaded, OnnxClassifier)
-    bare = OnnxClassifier(loaded._graph, identity=replace(loaded.identity), spec=loaded.spec, block_rows=32)
+    bare = OnnxClassifier(loaded._graph, identity=replace(loaded.identity), spec=loaded.spec, block_rows=32, free_rows=32)
     assert resolve_outputs(bare, images(8)).lacks[Capability.GRADIENTS] == "ONNX Runtime has no backward pass"
+
+
+class OneUnit(torch.nn.Module):
+    """The probability of the second class, or its logit."""
+
+    def __init__(self, *, sigmoid: bool) -> None:
+        super().__init__()
+        self.inner, self.sigmoid = Small(classes=1), sigmoid
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logit = self.inner(x)
+        return logit.sigmoid() if self.sigmoid else logit
+
+
+@pytest.mark.parametrize("sigmoid", [True, False])
+def test_one_unit_has_gradients_of_both_classes(tmp_path: Path, sigmoid: bool):
+    module = OneUnit(sigmoid=sigmoid)
+    found = settled(exported(module, images(2), tmp_path / "one.onnx", dynamo=False))
+    assert Capability.GRADIENTS not in found.lacks, found.lacks
+    x, labels = images(6, seed=4), torch.tensor([0, 1, 0, 1, 1, 0])
+    leaf = x.clone().requires_grad_(True)
+    logit = module.inner(leaf)[:, 0]
+    loss = torch.nn.functional.binary_cross_entropy_with_logits(logit, labels.float(), reduction="sum")
+    (expected,) = torch.autograd.grad(loss, leaf)
+    torch.testing.assert_close(found.loss_gradient(x, cross_entropy(labels))[2], expected, rtol=1e-3, atol=1e-6)
+
+
+def test_a_graph_freed_from_its_batch_gives_gradients_in_whole_blocks(tmp_path: Path):
+    path = tmp_path / "fixed.onnx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(Small().eval(), (images(1),), path, dynamo=False, input_names=["x"])
+    found = settled(path, block_rows=16)
+    assert "rewritten from batches of 1" in found.identity.runtime
+    assert Capability.GRADIENTS not in found.lacks, found.lacks
+    sizes: set[int] = set()
+
+    def loss(logits: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        sizes.add(len(rows))
+        return cross_entropy(torch.arange(20) % 5)(logits, rows)
+
+    x = images(20, seed=3)
+    theirs = wrap(Small(), image_shape=SHAPE, device="cpu").loss_gradient(x, cross_entropy(torch.arange(20) % 5))[2]
+    torch.testing.assert_close(found.loss_gradient(x, loss)[2], theirs, rtol=1e-4, atol=1e-6)
+    assert sizes == {16}
