@@ -2,7 +2,7 @@
 
 | kind | method |
 |---|---|
-| proportions over examples | `proportion` (Wilson) |
+| proportions over examples | `proportion` (Wilson), `exceeds` (exact binomial test) |
 | means over examples | `mean` (percentile bootstrap over examples, expanded for small samples) |
 | quantiles | `quantile` (order statistics) |
 | difference of two shares on the same examples | `paired_share_difference` (Tango's score interval), `mcnemar` (exact) |
@@ -86,6 +86,15 @@ def quantile(values: Floats, probability: float) -> Interval | None:
     if not (np.isfinite(found.low) and np.isfinite(found.high)):
         return None
     return Interval(low=float(found.low), high=float(found.high), method="order statistics")
+
+
+def exceeds(successes: int, trials: int, share: float) -> float:
+    """One-sided exact binomial p-value that a share is above `share`, in [0, 1].
+
+    >>> exceeds(5, 5, 0.5)
+    0.03125
+    """
+    return float(scipy.stats.binomtest(successes, trials, share, alternative="greater").pvalue)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """The command line: one file per verb, imported only when it is called, so that `audit --help` answers at once.
 
-Exit codes: 0 done, and the gate passed; 1 the gate failed or is undecided, or a metric failed; 2 usage or input; 3 the audit ran,
-but a sink did not take it; 130 interrupted. 1 wins over 3.
+Exit codes: 0 done, and the gate passed; 1 the gate failed or is undecided, a metric failed, or an inspection leaves the input spec
+open; 2 usage or input; 3 the audit ran, but a sink did not take it; 130 interrupted. 1 wins over 3.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from audit.text import printable
 
 VERBS = {
     "run": "Audit models and write, log and render the result.",
+    "inspect": "Show what a model is, and find its input spec on data.",
     "plan": "Show what an audit would do, what it would skip and why.",
     "metrics": "List what can be measured, or define one metric.",
     "report": "Render the HTML and PDF report of a result again.",

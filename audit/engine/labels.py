@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import scipy.optimize
 
@@ -12,8 +14,28 @@ from audit.evidence import Ints
 LEAST_GAIN = 0.2
 
 
+@dataclass(frozen=True, kw_only=True)
+class Relabelling:
+    """Labels that fit the model far better: what is wrong with the given ones, in words, and the labels (n,) put right."""
+
+    sentence: str
+    labels: Ints
+    accuracy: float
+
+
 def label_hint(labels: Ints, predicted: Ints, classes: int) -> str | None:
     """What is probably wrong with the labels, in words; None when nothing speaks for it.
+
+    >>> labels = np.repeat(np.arange(5), 20)
+    >>> label_hint(labels + 1, labels, 6)
+    'labels look off by one: with every label lowered by 1 the accuracy is 100.0 % instead of 0.0 %'
+    """
+    found = relabelling(labels, predicted, classes)
+    return None if found is None else found.sentence
+
+
+def relabelling(labels: Ints, predicted: Ints, classes: int) -> Relabelling | None:
+    """An offset of the labels, or another order of the classes, under which the model is right; None when nothing speaks for one.
 
     An offset or an order counts only if its accuracy is above the present one by 20 points and beyond both intervals.
 
@@ -21,10 +43,6 @@ def label_hint(labels: Ints, predicted: Ints, classes: int) -> str | None:
         labels: (n,) as given.
         predicted: (n,) the model's classes.
         classes: K of the model.
-
-    >>> labels = np.repeat(np.arange(5), 20)
-    >>> label_hint(labels + 1, labels, 6)
-    'labels look off by one: with every label lowered by 1 the accuracy is 100.0 % instead of 0.0 %'
     """
     total = len(labels)
     right = int(np.sum(labels == predicted))
@@ -32,10 +50,11 @@ def label_hint(labels: Ints, predicted: Ints, classes: int) -> str | None:
         moved = int(np.sum(labels - offset == predicted))
         if _speaks(moved, right, total):
             word = "lowered" if offset == 1 else "raised"
-            return (
+            sentence = (
                 f"labels look off by one: with every label {word} by 1 the accuracy is {moved / total:.1%} instead of "
                 f"{right / total:.1%}"
-            ).replace("%", " %")
+            )
+            return Relabelling(sentence=sentence.replace("%", " %"), labels=labels - offset, accuracy=moved / total)
     size = max(classes, int(labels.max()) + 1)
     confusion = np.zeros((size, size), dtype=np.int64)
     np.add.at(confusion, (labels, predicted), 1)
@@ -49,10 +68,11 @@ def label_hint(labels: Ints, predicted: Ints, classes: int) -> str | None:
     ]
     named = ", ".join(f"label {row} is class {column}" for row, column in moved_classes[:5])
     more = ", …" if len(moved_classes) > 5 else ""
-    return (
+    sentence = (
         f"classes look to be in another order than the labels ({named}{more}): matched, the accuracy would be {best / total:.1%} "
         f"instead of {right / total:.1%}"
-    ).replace("%", " %")
+    )
+    return Relabelling(sentence=sentence.replace("%", " %"), labels=columns[labels], accuracy=best / total)
 
 
 def _speaks(better: int, right: int, total: int) -> bool:

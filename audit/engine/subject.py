@@ -141,7 +141,7 @@ def _check_chance(classifier: Classifier, predictions: Predictions, hint: str | 
             f"all {total} sampled examples have one label, so nothing tells {name} from a constant answer; "
             "give data with several classes, or pass --allow-chance"
         )
-    check = hint or "check value range, normalisation, layout, class order and label offsets (--input-spec)"
+    check = hint or "audit inspect tries the usual value ranges, normalisations, layouts and channel orders on these data"
     raise ModelError(
         f"{name} is right on {right} of {total} clean images (95 % interval {interval.low:.1%} to {interval.high:.1%}), not to be "
         f"told from always answering the largest class ({chance:.1%}); {check}, give more examples if there are few, or pass "

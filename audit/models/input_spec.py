@@ -1,9 +1,9 @@
-"""How images in [0, 1] become what a model was trained on: layout, channel order, range, normalisation, dtype.
+"""How images in [0, 1] become what a model was trained on: size, colour, layout, channel order, range, normalisation, dtype.
 
 A specification is data, never code. It is put together from several places, the first that names a key wins: what the user
 states (keys or a file), the sidecar `model.input.toml` beside `model.onnx`, tags `audit.input.<key>` of the model version, the
 model's own graph, the defaults. What the model sees is `(low + x * (high - low) - mean) / std`, per channel in the model's own
-channel order.
+channel order, of the image at the model's own size and number of channels. Epsilon stays in the pixels of the data.
 """
 
 from __future__ import annotations
@@ -20,19 +20,23 @@ from pydantic.dataclasses import dataclass as validated
 
 from audit import toml_file
 from audit.errors import InputError
+from audit.models import layouts
+from audit.models.layouts import LAYOUTS
 from audit.text import printable
 
 if TYPE_CHECKING:
     import torch
 
 TAG_PREFIX = "audit.input."
-KEYS = ("layout", "channels", "range", "mean", "std", "dtype", "outputs")
+KEYS = ("layout", "channels", "range", "mean", "std", "dtype", "outputs", "colour", "size")
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _RANGE = re.compile(rf"^({_NUMBER})\s*(?:\.\.|-|/|,|:)\s*({_NUMBER})$")
+_SIZE = re.compile(r"^(\d{1,4})\s*x\s*(\d{1,4})$")
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Side = Annotated[int, Field(ge=1, le=4096)]
 
 
 @validated(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
@@ -40,16 +44,20 @@ class InputSpec:
     """A complete, validated specification.
 
     `range` is (low, high), what 0 and 1 become before normalisation. `mean` and `std` have one value, or one per channel in the
-    model's channel order. `outputs` says what the model returns; "auto" is settled by looking at outputs once.
+    model's channel order. `outputs` says what the model returns; "auto" is settled by looking at outputs once. `colour` gives grey
+    images to a colour model ("repeat"), or the luma of colour images to a grey one. `size` (h, w) is the model's own, where the
+    images are resized inside the classifier (bilinear, antialiased); None leaves them as they are.
     """
 
-    layout: Literal["NCHW", "NHWC"] = "NCHW"
+    layout: Literal["NCHW", "NHWC", "NHW", "NCHW1", "NCD", "NDC", "FLAT", "FLAT_COLUMN", "FLAT_LAST"] = "NCHW"
     channels: Literal["RGB", "BGR"] = "RGB"
     range: tuple[Finite, Finite] = (0.0, 1.0)
     mean: tuple[Finite, ...] = (0.0,)
     std: tuple[Positive, ...] = (1.0,)
     dtype: Literal["float32", "float16", "bfloat16", "float64", "uint8"] = "float32"
     outputs: Literal["auto", "logits", "probabilities"] = "auto"
+    colour: Literal["keep", "repeat", "luma"] = "keep"
+    size: tuple[Side, Side] | None = None
 
     @property
     def differentiable(self) -> bool:
@@ -57,9 +65,9 @@ class InputSpec:
         return self.dtype != "uint8"
 
     def words(self) -> dict[str, str]:
-        """Return the specification in plain words, for a manifest."""
+        """Return the specification in plain words, for a manifest; colour and size only where they are set."""
         low, high = self.range
-        return {
+        words = {
             "layout": self.layout,
             "channels": self.channels,
             "range": f"{low:g} to {high:g}",
@@ -68,47 +76,29 @@ class InputSpec:
             "dtype": self.dtype,
             "outputs": self.outputs,
         }
+        size = {} if self.size is None else {"size": "{}x{}, bilinear with antialiasing, inside the model".format(*self.size)}
+        return words | ({} if self.colour == "keep" else {"colour": self.colour}) | size
 
     def check_channels(self, channels: int) -> None:
-        """Make sure mean, std and the channel order fit images of `channels` channels.
+        """Make sure colour, mean, std, channel order and layout fit images of `channels` channels.
 
         Raises:
             InputError: they do not.
         """
-        for key, values in (("mean", self.mean), ("std", self.std)):
-            if len(values) not in (1, channels):
-                raise InputError(
-                    f"input spec: {key} has {len(values)} values, but the images have {channels} channel{'s' * (channels != 1)}; "
-                    "give one value, or one per channel"
-                )
-        if self.channels == "BGR" and channels != 3:
-            raise InputError(f"input spec: channels=BGR needs 3 channels, the images have {channels}; leave it out")
+        layouts.check_channels(self, channels)
 
     def prepare(self, images: torch.Tensor) -> torch.Tensor:
         """Return what the model receives for images (n, c, h, w) in [0, 1]; differentiable unless dtype is uint8."""
-        import torch
+        return layouts.prepared(images, self)
 
-        low, high = self.range
-        # Normalise in at least float32, so that a float16 model loses precision once, at the end.
-        x = images.to(torch.float64) if self.dtype == "float64" else images
-        if self.channels == "BGR":
-            x = x.flip(1)
-        if (low, high) != (0.0, 1.0):
-            x = low + x * (high - low)
-        if self.mean != (0.0,) or self.std != (1.0,):
-            mean = torch.tensor(self.mean, dtype=x.dtype, device=x.device).view(1, -1, 1, 1)
-            std = torch.tensor(self.std, dtype=x.dtype, device=x.device).view(1, -1, 1, 1)
-            x = (x - mean) / std
-        if self.layout == "NHWC":
-            x = x.permute(0, 2, 3, 1)
-        if self.dtype == "uint8":
-            x = x.round().clamp(0, 255)
-        return x.to(getattr(torch, self.dtype)).contiguous()
-
-    def shape_seen(self, image_shape: tuple[int, int, int]) -> tuple[int, int, int]:
+    def shape_seen(self, image_shape: tuple[int, int, int]) -> tuple[int, ...]:
         """Return the shape of one image (c, h, w) as the model receives it."""
         c, h, w = image_shape
-        return (h, w, c) if self.layout == "NHWC" else (c, h, w)
+        return LAYOUTS[self.layout].shape(self.channels_seen(c), *(self.size or (h, w)))
+
+    def channels_seen(self, channels: int) -> int:
+        """Return how many channels the model receives for images of `channels`."""
+        return {"repeat": 3, "luma": 1}.get(self.colour, channels)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,9 +182,14 @@ def from_file(path: Path) -> PartialSpec:
     return partial
 
 
+def sidecar_path(model: Path) -> Path:
+    """Return where the specification of a model file is looked for."""
+    return model.with_suffix(".input.toml")
+
+
 def from_sidecar(model: Path) -> PartialSpec:
     """Read `model.input.toml` beside `model.onnx`; empty when there is none."""
-    path = model.with_suffix(".input.toml")
+    path = sidecar_path(model)
     return from_file(path) if path.is_file() else PartialSpec()
 
 
@@ -244,18 +239,26 @@ def _numbers(text: str) -> tuple[float, ...] | None:
     return tuple(float(part) for part in parts) if all(re.fullmatch(_NUMBER, part) for part in parts) else None
 
 
-_FROM_TEXT: Mapping[str, Callable[[str], tuple[float, ...] | None]] = {"range": _range, "mean": _numbers, "std": _numbers}
+def _size(text: str) -> tuple[int, int] | None:
+    match = _SIZE.match(text)
+    return None if match is None else (int(match[1]), int(match[2]))
+
+
+_Reader = Callable[[str], tuple[float, ...] | None]
+_FROM_TEXT: Mapping[str, _Reader] = {"range": _range, "mean": _numbers, "std": _numbers, "size": _size}
 
 _CHOICES = {
-    "layout": ("NCHW", "NHWC"),
+    "layout": tuple(LAYOUTS),
     "channels": ("RGB", "BGR"),
     "dtype": ("float32", "float16", "bfloat16", "float64", "uint8"),
     "outputs": ("auto", "logits", "probabilities"),
+    "colour": ("keep", "repeat", "luma"),
 }
 _FORMS = {
     "range": "range is two numbers, low and high, such as 0-255 or -1..1",
     "mean": "mean is one number per channel, such as 0.485/0.456/0.406",
     "std": "std is one positive number per channel, such as 0.229/0.224/0.225",
+    "size": "size is height and width in pixels, each up to 4096, such as 224x224",
 }
 
 
@@ -273,6 +276,7 @@ def _explained(key: str, value: object, place: str, because: str) -> str:
 
 
 def _nearest(name: str, valid: tuple[str, ...]) -> str:
-    matches = difflib.get_close_matches(name.lower(), [choice.lower() for choice in valid], n=1)
+    shuffled = [choice.lower() for choice in valid if sorted(choice.lower()) == sorted(name.lower())]
+    matches = difflib.get_close_matches(name.lower(), shuffled or [choice.lower() for choice in valid], n=1)
     meant = next((choice for choice in valid if matches and choice.lower() == matches[0]), None)
     return (f"; did you mean {meant}?" if meant else "") + f" (one of {', '.join(valid)})"

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from audit.environment import MLFLOW_PATIENCE, defaults, missing_store, name_filter, variables
 from audit.errors import InputError, ModelError
 from audit.models import class_names
+from audit.models.mlflow_errors import explain, first_line
 from audit.models.mlmodel import MLmodel, Route, read
 from audit.models.pt2_device import saved_on_gpu, to_cpu
 from audit.models.ref import ModelRef, RefKind
@@ -65,16 +66,12 @@ def fetch(ref: ModelRef, into: Path, *, tracking_uri: str | None = None, registr
     import mlflow
     from mlflow import MlflowClient
 
-    tracking = tracking_uri or mlflow.get_tracking_uri()
-    registry = registry_uri or (tracking_uri if tracking_uri else mlflow.get_registry_uri())
-    for store in (tracking, registry):
-        if problem := missing_store(store):
-            raise InputError(problem)
+    tracking, registry = _stores(tracking_uri, registry_uri)
     with defaults(MLFLOW_PATIENCE):
         try:
             found = _find(MlflowClient(tracking_uri=tracking, registry_uri=registry), ref)
         except Exception as error:  # stores raise anything from HTTP errors to database errors
-            _explain(error, ref, registry if ref.name else tracking)
+            explain(error, ref, registry if ref.name else tracking)
         try:
             folder = Path(
                 mlflow.artifacts.download_artifacts(
@@ -82,7 +79,7 @@ def fetch(ref: ModelRef, into: Path, *, tracking_uri: str | None = None, registr
                 )
             )
         except Exception as error:  # as above, and anything an artefact store raises
-            _explain(error, ref, tracking, downloading=True)
+            explain(error, ref, tracking, downloading=True)
     files = digests(folder)
     label = printable(found.name)
     model = read(folder, label if found.version is None else f"{label}, version {found.version}")
@@ -157,6 +154,45 @@ def explained_loading(fetched: Fetched) -> Iterator[None]:
         raise ModelError(f"{who}: {fetched.model.file.name} cannot be loaded: {first_line(error)}") from error
 
 
+def write_tags(
+    ref: ModelRef,
+    tags: Mapping[str, str],
+    known: ModelIdentity,
+    *,
+    prefix: str,
+    tracking_uri: str | None = None,
+    registry_uri: str | None = None,
+) -> None:
+    """Set tags on the version, or logged model, that a reference leads to, and delete its other tags that begin with `prefix`.
+
+    Raises:
+        InputError: it leads elsewhere than to `known` by now, has no tags, or the store refuses.
+    """
+    from mlflow import MlflowClient
+
+    tracking, registry = _stores(tracking_uri, registry_uri)
+    with defaults(MLFLOW_PATIENCE):
+        try:
+            client = MlflowClient(tracking_uri=tracking, registry_uri=registry)
+            found = _find(client, ref)
+            if found.version != known.version or (found.version is None and found.model_id != known.model_id):
+                raise InputError(f"{ref.reference} leads to another model now than the one that was looked at; inspect it again")
+            stale = [key for key in found.tags if key.startswith(prefix) and key not in tags]
+            if found.version is not None:
+                for key, value in tags.items():
+                    client.set_model_version_tag(found.name, found.version, key, value)
+                for key in stale:
+                    client.delete_model_version_tag(found.name, found.version, key)
+            elif found.model_id is not None:
+                client.set_logged_model_tags(found.model_id, dict(tags))
+                for key in stale:
+                    client.delete_logged_model_tag(found.model_id, key)
+            else:
+                raise InputError(f"{ref.reference} is a folder of a run, which has no tags of its own; register the model")
+        except Exception as error:  # as in `fetch`
+            explain(error, ref, registry if ref.name else tracking)
+
+
 def _find(client: MlflowClient, ref: ModelRef) -> _Found:
     if ref.kind is RefKind.RUN and ref.run_id and ref.path:
         return _in_run(client, ref.run_id, ref.path)
@@ -219,45 +255,13 @@ def _in_run(client: MlflowClient, run_id: str, path: str) -> _Found:
     )
 
 
-def _explain(error: Exception, ref: ModelRef, store: str, *, downloading: bool = False) -> NoReturn:
-    """Raise the one sentence that fits what MLflow raised."""
-    if isinstance(error, InputError):
-        raise error
-    where = printable(redact(store))
-    code, text = str(getattr(error, "error_code", "")), str(error)
-    if code == "UNAUTHENTICATED" or re.search(r"\b401\b", text):
-        credentials = "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN"
-        reason = f"the MLflow server {where} wants credentials (401); {credentials}"
-    elif code == "PERMISSION_DENIED" or re.search(r"\b403\b", text):
-        reason = f"the MLflow server {where} denies access to {ref.reference} (403); ask its owner for permission to read"
-    elif "Max retries exceeded" in text or isinstance(error, ConnectionError | TimeoutError):
-        reason = f"the MLflow server {where} cannot be reached; is it running, and is --tracking-uri (MLFLOW_TRACKING_URI) right?"
-    elif code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE") or isinstance(error, OSError):
-        reason = _absent(ref, text, where, downloading=downloading)
-    else:
-        reason = f"model {ref.reference} cannot be read from {where}: {first_line(error)}"
-    raise InputError(reason) from error
+def _stores(tracking_uri: str | None, registry_uri: str | None) -> tuple[str, str]:
+    """Where to look for runs and for versions; both must be there."""
+    import mlflow
 
-
-def _absent(ref: ModelRef, text: str, where: str, *, downloading: bool) -> str:
-    name = printable(ref.name or "", 120)
-    if downloading and ref.kind is RefKind.RUN:
-        return f"run {ref.run_id} has no model at {printable(ref.path or '')!r}; look at the run's artefacts in the MLflow UI"
-    if downloading:
-        return f"the files of model {ref.reference} are missing from the artefact store: {printable(text, 200)}"
-    if ref.kind is RefKind.RUN:
-        return f"there is no run {ref.run_id} in {where}"
-    if ref.kind is RefKind.LOGGED:
-        return f"there is no logged model {ref.model_id} in {where}"
-    if "alias" in text.lower():
-        return f"model {name!r} has no alias {ref.alias!r} in {where}; set it in the registry, or name a version"
-    if "Model Version" in text:
-        return f"model {name!r} has no version {ref.version} in {where}"
-    if "Registered Model" in text:
-        return f"there is no registered model {name!r} in {where}"
-    return f"model {ref.reference} cannot be found in {where}: {printable(text, 200)}"
-
-
-def first_line(error: Exception) -> str:
-    """The first line of what an exception says, or its name."""
-    return printable(redact(str(error).strip().split("\n")[0] or type(error).__name__), 200)
+    tracking = tracking_uri or mlflow.get_tracking_uri()
+    registry = registry_uri or tracking_uri or mlflow.get_registry_uri()
+    for store in (tracking, registry):
+        if problem := missing_store(store):
+            raise InputError(problem)
+    return tracking, registry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -35,8 +36,20 @@ class Route(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Port:
+    """One input or output of a model; a size is a number, the name of a free one, or None. A shape of None is any shape."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | str | None, ...] | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class MLmodel:
-    """What the file says. `file` is what would be read; `runs` is the code that would be executed; `carries` stays unexecuted."""
+    """What the file says. `file` is what would be read; `runs` is the code that would be executed; `carries` stays unexecuted.
+
+    `signature` holds the tensors that were declared when the model was logged, as "inputs" and "outputs".
+    """
 
     route: Route
     file: Path
@@ -45,6 +58,7 @@ class MLmodel:
     model_id: str | None
     run_id: str | None
     requirements: tuple[str, ...]
+    signature: Mapping[str, tuple[Port, ...]]
 
 
 def read(folder: Path, who: str) -> MLmodel:
@@ -80,6 +94,7 @@ def read(folder: Path, who: str) -> MLmodel:
         model_id=_text(top.get("model_id")),
         run_id=_text(top.get("run_id")),
         requirements=_requirements(folder),
+        signature={side: _ports(_mapping(top.get("signature")).get(side)) for side in ("inputs", "outputs")},
     )
 
 
@@ -164,6 +179,22 @@ def _requirements(folder: Path) -> tuple[str, ...]:
     except (OSError, UnicodeDecodeError):
         return ()
     return tuple(printable(line, 80) for line in lines if line.strip() and not line.lstrip().startswith(("#", "-")))
+
+
+def _ports(text: object) -> tuple[Port, ...]:
+    """The tensors among the columns of one side of a signature, which MLflow writes as JSON inside the YAML."""
+    try:
+        columns = json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        return ()
+    found = []
+    for column in map(_mapping, columns if isinstance(columns, list) else ()):
+        tensor = _mapping(column.get("tensor-spec"))
+        shape, dtype = tensor.get("shape"), _text(tensor.get("dtype"))
+        if dtype and isinstance(shape, list) and all(isinstance(size, int) for size in shape):
+            name = printable(_text(column.get("name")) or "", 60)
+            found.append(Port(name=name, dtype=printable(dtype, 20), shape=tuple(size if size > 0 else None for size in shape)))
+    return tuple(found)
 
 
 def _mapping(value: object) -> Mapping[str, object]:

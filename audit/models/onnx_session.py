@@ -40,9 +40,9 @@ CUDA, _CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 class Graph:
     """An open session and what its graph says.
 
-    Input name and dtype, one image's shape (None: any), fixed rows per call (None: any), the output used, layers left in training
-    mode. `freed` is the same graph rewritten for any number of rows, or why there is none; None where it is free already. It is a
-    proposal: see `freed_if_equal`.
+    Input name and dtype, one image's shape (a size of None is any size, None itself any shape), fixed rows per call (None: any),
+    the output used, layers left in training mode. `freed` is the same graph rewritten for any number of rows, or why there is
+    none; None where it is free already. It is a proposal: see `freed_if_equal`.
     """
 
     session: Any
@@ -50,7 +50,7 @@ class Graph:
     runtime: str
     input_name: str
     dtype: str
-    shape: tuple[int | None, ...]
+    shape: tuple[int | None, ...] | None
     rows: int | None
     output: Output
     metadata: Mapping[str, str]
@@ -175,8 +175,8 @@ def _described(session: Any, model: ModelProto, who: str, *, device: str, output
         runtime=f"ONNX Runtime {onnxruntime.__version__}, {providers[0]}",
         input_name=name,
         dtype=dtype,
-        shape=shape[1:],
-        rows=shape[0],
+        shape=shape[1:] or None,
+        rows=shape[0] if shape else None,
         output=chosen,
         metadata=session.get_modelmeta().custom_metadata_map,
         live=live_nodes(model),
@@ -191,10 +191,9 @@ def _input(session: Any, who: str) -> tuple[str, str, tuple[int | None, ...]]:
         raise ModelError(f"{who}: takes {len(inputs)} inputs ({names}); an audit needs one image input")
     only = inputs[0]
     shape = tuple(size if isinstance(size, int) and size > 0 else None for size in only.shape)
-    if len(shape) != 4:
-        raise ModelError(
-            f"{who}: takes an input of shape {times(shape)}; an audit needs batches of images, (n, c, h, w) or (n, h, w, c)"
-        )
+    # A graph that leaves even the rank open has no sizes at all.
+    if shape and not 2 <= len(shape) <= 5:
+        raise ModelError(f"{who}: takes an input of shape {times(shape)}; an audit needs batches of images, as one tensor")
     if only.type not in _INPUT_DTYPES:
         raise ModelError(f"{who}: takes {only.type}; supported are {', '.join(_INPUT_DTYPES.values())}")
     return only.name, _INPUT_DTYPES[only.type], shape

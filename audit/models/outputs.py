@@ -67,7 +67,7 @@ def resolve_outputs(classifier: Classifier, images: torch.Tensor) -> ResolvedCla
     identity = classifier.identity
     stated = identity.input_spec.get("outputs", "auto")
     scores = classifier.logits(images)
-    seen, cautions = _look(scores, one_value=identity.outputs == ONE_VALUE)
+    seen, cautions = look(scores, one_value=identity.outputs == ONE_VALUE)
     outputs, how = seen, "detected"
     if stated == seen.stated_as:
         how = "stated"
@@ -87,8 +87,8 @@ def resolve_outputs(classifier: Classifier, images: torch.Tensor) -> ResolvedCla
     return ResolvedClassifier(classifier, identity, outputs=outputs)
 
 
-def _look(scores: torch.Tensor, *, one_value: bool) -> tuple[Outputs, tuple[str, ...]]:
-    """What the scores (n, K) look like, and what to be careful about."""
+def look(scores: torch.Tensor, *, one_value: bool) -> tuple[Outputs, tuple[str, ...]]:
+    """What the scores (n, K) look like, and what to be careful about; `one_value` as `is_one_value` says of what was given."""
     shares = bool((scores >= -NEGATIVE_TOLERANCE).all()) and bool((scores <= 1 + SUM_TOLERANCE).all())
     if one_value:
         if not shares:
@@ -115,6 +115,16 @@ def _look(scores: torch.Tensor, *, one_value: bool) -> tuple[Outputs, tuple[str,
         "Every output lies between 0 and 1, but rows do not sum to 1, as with one sigmoid per class: they were taken for logits, "
         "whose softmax is nearly flat. Export the model without its last activation.",
     )
+
+
+def as_logits(scores: torch.Tensor, outputs: Outputs) -> torch.Tensor:
+    """Logits as they are, probabilities as log max(p, floor), (n, K)."""
+    return _shares(scores, outputs).clamp(min=PROBABILITY_FLOOR).log() if outputs.stated_as == "probabilities" else scores
+
+
+def _shares(scores: torch.Tensor, outputs: Outputs) -> torch.Tensor:
+    """Probabilities (n, K); of one value they are 1 - p and p."""
+    return torch.cat((1 - scores[:, 1:], scores[:, 1:]), dim=1) if outputs is Outputs.ONE_PROBABILITY else scores
 
 
 class ResolvedClassifier:
@@ -172,12 +182,14 @@ class ResolvedClassifier:
 
     def logits(self, images: torch.Tensor) -> torch.Tensor:
         """Logits or log-probabilities (n, K)."""
-        return self._log(self._inner.logits(images))
+        return as_logits(self._inner.logits(images), self._outputs)
 
     def loss_gradient(self, images: torch.Tensor, loss: RowLoss) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Logits or log-probabilities (n, K), loss (n,) and its gradient (n, c, h, w)."""
-        scores, values, gradient = self._inner.loss_gradient(images, lambda outputs, rows: loss(self._log(outputs), rows))
-        return self._log(scores), values, gradient
+        scores, values, gradient = self._inner.loss_gradient(
+            images, lambda given, rows: loss(as_logits(given, self._outputs), rows)
+        )
+        return as_logits(scores, self._outputs), values, gradient
 
     def jacobian(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Logits or log-probabilities (n, K) and their Jacobian (n, K, c*h*w); rows at the floor are 0."""
@@ -185,14 +197,7 @@ class ResolvedClassifier:
         if self._outputs is Outputs.ONE_PROBABILITY:
             jacobian = torch.cat((-jacobian[:, 1:], jacobian[:, 1:]), dim=1)
         if self.probabilities:
-            p = self._shares(scores)
+            p = _shares(scores, self._outputs)
             slope = torch.where(p > PROBABILITY_FLOOR, 1 / p.clamp(min=PROBABILITY_FLOOR), torch.zeros_like(p))
             jacobian = jacobian * slope[:, :, None]
-        return self._log(scores), jacobian
-
-    def _shares(self, scores: torch.Tensor) -> torch.Tensor:
-        """Probabilities (n, K); of one value they are 1 - p and p."""
-        return torch.cat((1 - scores[:, 1:], scores[:, 1:]), dim=1) if self._outputs is Outputs.ONE_PROBABILITY else scores
-
-    def _log(self, scores: torch.Tensor) -> torch.Tensor:
-        return self._shares(scores).clamp(min=PROBABILITY_FLOOR).log() if self.probabilities else scores
+        return as_logits(scores, self._outputs), jacobian

@@ -12,7 +12,8 @@ import torch
 from audit.errors import AuditError, ModelError
 from audit.models.answers import Array, read
 from audit.models.input_spec import PartialSpec
-from audit.models.mlflow_registry import Fetched, explained_loading, first_line
+from audit.models.mlflow_errors import first_line
+from audit.models.mlflow_registry import Fetched, explained_loading
 from audit.models.queried import Ask
 from audit.models.shapes import times
 

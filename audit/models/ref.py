@@ -111,6 +111,11 @@ class ModelRef:
         return self.kind in (RefKind.SCORING_SERVER, RefKind.V2_SERVER)
 
     @property
+    def has_files(self) -> bool:
+        """Whether there are files to read; an endpoint or a function is only asked."""
+        return self.is_registry or self.kind is RefKind.ONNX_FILE
+
+    @property
     def file(self) -> Path:
         """The path of an ONNX file.
 

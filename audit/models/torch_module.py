@@ -254,6 +254,21 @@ def wrap(
     )
 
 
+def plain_scores(
+    network: torch.nn.Module, serialisation: Serialisation, device: torch.device, who: str, output: str | None = None
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """What the network itself makes of prepared images, as float32 on the CPU, whatever the input specification."""
+    if serialisation is Serialisation.MODULE:
+        network = network.to(device).eval()
+
+    def run(prepared: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad(), exact():
+            scores, _ = scores_of(network(prepared.to(device)), who, output)
+        return scores.float().cpu()
+
+    return run
+
+
 def _no_gradients(score: Callable[[torch.Tensor], torch.Tensor], spec: InputSpec, images: torch.Tensor) -> str | None:
     if not spec.differentiable:
         return None

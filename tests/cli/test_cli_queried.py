@@ -122,7 +122,7 @@ def wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
 def test_a_running_scoring_server_gives_the_audit_of_its_model(server: str, digits_store, tmp_path: Path) -> None:
     over_http, from_file = tmp_path / "http", tmp_path / "file"
     assert run(server, over_http, "--samples", "40").exit_code == 0
-    assert run(str(digits_store.onnx_standard), from_file, "--samples", "40").exit_code == 0
+    assert run(str(digits_store.onnx_standard), from_file, "--samples", "40", "--black-box").exit_code == 0
     served, local = (pq.read_table(folder / "examples.parquet").to_pydict() for folder in (over_http, from_file))
     assert served["id"] == local["id"] and served["predicted"] == local["predicted"]
     assert served["confidence"] == pytest.approx(local["confidence"], abs=1e-5)

@@ -271,12 +271,37 @@ def test_operators_that_the_runtime_does_not_have(tmp_path: Path) -> None:
     ("dtype", "shape", "says"),
     [
         (TensorProto.INT64, ("n", 3, 8, 8), r"takes tensor\(int64\)"),
-        (TensorProto.FLOAT, ("n", 192), "takes an input of shape [?]x192"),
+        (TensorProto.FLOAT, ("n", 192), "takes images of 192, but the data, as NCHW, are 3x8x8; state layout=FLAT"),
+        (TensorProto.FLOAT, ("n", 1, 1, 3, 8, 8), "takes an input of shape [?]x1x1x3x8x8; an audit needs batches of images"),
     ],
 )
 def test_graphs_that_take_no_images(tmp_path: Path, dtype: int, shape: tuple[object, ...], says: str) -> None:
     with pytest.raises(ModelError, match=says):
         open_file(graph(tmp_path / "net.onnx", dtype=dtype, shape=shape))
+
+
+def test_a_graph_that_leaves_the_rank_open_takes_any_layout(tmp_path: Path) -> None:
+    path = graph(tmp_path / "net.onnx")
+    model = onnx.load(path)
+    model.graph.input[0].type.tensor_type.ClearField("shape")
+    onnx.save(model, path)
+    x = images(5)
+    for layout in ("NCHW", "FLAT"):
+        np.testing.assert_allclose(
+            open_file(path, spec=f"layout={layout}").logits(x).numpy(), by_hand(x.numpy()), rtol=1e-4, atol=1e-4
+        )
+    with pytest.raises(ModelError, match="does not declare the size of its images"):
+        load(ModelRef.parse(str(path)), device="cpu")
+
+
+def test_a_flat_graph_gets_flat_images_of_the_right_order(tmp_path: Path) -> None:
+    path, x = graph(tmp_path / "net.onnx", shape=("n", 192)), images(5)
+    rows = open_file(path, spec="layout=FLAT").logits(x).numpy()
+    np.testing.assert_allclose(rows, by_hand(x.numpy()), rtol=1e-4, atol=1e-4)
+    columns = open_file(path, spec="layout=FLAT_COLUMN").logits(x).numpy()
+    np.testing.assert_allclose(columns, by_hand(x.numpy().swapaxes(2, 3)), rtol=1e-4, atol=1e-4)
+    with pytest.raises(ModelError, match="as NCHW, are 1x8x8; state colour=repeat"):
+        load(ModelRef.parse(str(graph(tmp_path / "colour.onnx"))), image_shape=(1, 8, 8), device="cpu")
 
 
 def test_a_graph_without_image_size_needs_the_data(tmp_path: Path) -> None:

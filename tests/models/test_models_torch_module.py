@@ -343,3 +343,28 @@ def test_a_model_that_changes_its_input_in_place_gives_the_same_numbers_and_no_c
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(classifier.jacobian(x)[1], small(block_rows=8).jacobian(x)[1], rtol=1e-4, atol=1e-6)
     assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "own"),
+    [("layout=FLAT", (3, 8, 8), (192,)), ("size=8x8", (3, 5, 6), (3, 8, 8)), ("colour=repeat,layout=NCD", (1, 8, 8), (3, 64))],
+)
+def test_gradients_pass_through_layout_size_and_colour(text: str, shape: tuple[int, ...], own: tuple[int, ...]) -> None:
+    """The loss of an image moved by epsilon in the data's own pixels is what its gradient there promises."""
+
+    class Asks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Small()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            assert tuple(x.shape[1:]) == own
+            return self.inner(x.reshape(len(x), 3, 8, 8))
+
+    classifier = wrap(Asks(), image_shape=shape, spec=from_options([text]).complete(), device="cpu")
+    x = torch.rand(2, *shape, generator=torch.Generator().manual_seed(2))
+    _, before, gradient = classifier.loss_gradient(x, cross_entropy(torch.tensor([0, 1])))
+    assert gradient.shape == x.shape
+    step = 1e-3 * gradient.sign()
+    _, after, _ = classifier.loss_gradient(x + step, cross_entropy(torch.tensor([0, 1])))
+    torch.testing.assert_close(after - before, (gradient * step).sum((1, 2, 3)), rtol=0.02, atol=1e-5)
