@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from audit.errors import InputError
 from audit.models.limits import NO_LIMITS, QueryLimits
 from audit.models.ref import ModelRef
 from audit.result import ModelIdentity
@@ -154,6 +155,8 @@ def resolve(ref: ModelRef, *, tracking_uri: str | None = None, registry_uri: str
 
     from audit.models import mlflow_registry, onnx_content
 
+    if not ref.has_files:
+        raise InputError(f"model {ref.reference} has no files: nothing shows which weights answer now")
     if not ref.is_registry:
         return onnx_content.file_identity(ref.file, ref.reference)
     with TemporaryDirectory(prefix="audit-model-", ignore_cleanup_errors=True) as folder:

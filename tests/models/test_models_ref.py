@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from audit.errors import InputError
+from audit.models import resolve
 from audit.models.ref import ModelRef, RefKind
 
 
@@ -88,3 +89,9 @@ def test_importing_the_room_imports_neither_torch_nor_mlflow() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("text", ["https://host/invocations", "http://host/v2/models/m", "package.module:function"])
+def test_what_has_no_files_has_no_digest(text):
+    with pytest.raises(InputError, match="has no files"):
+        resolve(ModelRef.parse(text))
