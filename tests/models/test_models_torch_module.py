@@ -180,6 +180,8 @@ def test_the_obvious_tensor_of_several_outputs_is_taken_and_said(shape: object, 
         (lambda z: z[:, :, None, None].expand(-1, -1, 2, 1), r"gives outputs of shape \(32, 5, 2, 1\) for 32 images"),
         (lambda z: {"a": 1}, "with the tensors none"),
         (lambda z: z.mean(0, keepdim=True), r"gives outputs of shape \(1, 5\)"),
+        (lambda z: z.argmax(1), r"gives only class numbers \(torch.int64\)"),
+        (lambda z: z.argmax(1, keepdim=True) > 0, r"gives only class numbers \(torch.bool\)"),
         (lambda z: "cat", "returns str"),
     ],
 )
