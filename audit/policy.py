@@ -10,10 +10,9 @@
     max_age_days = 30
     seed = 0                            # may be left out; pinned, nobody can draw samples until one passes
 
-    [requires.input_spec]               # what the model was given: also layout, channels, std, dtype, outputs
+    [requires.input_spec]               # what the model was given: also layout, channels, mean, std, dtype, outputs, colour, size
     shape = "1x28x28"
     range = "0 to 1"
-    mean = 0
 
     [[rule]]
     metric = "clean_accuracy"
@@ -132,7 +131,7 @@ class _Table(BaseModel):
 
 
 class InputPins(_Table):
-    """What the model was given, as a result spells it; every key is written, "any" opts out of one."""
+    """What the model was given, as a result spells it; "any" opts out of a key. Only keys that change no image may be left out."""
 
     shape: Pinned[Annotated[str, _matching(r"\d+x\d+x\d+", _SHAPE)]]
     layout: Pinned[str]
@@ -142,6 +141,8 @@ class InputPins(_Table):
     std: Annotated[Pinned[str], BeforeValidator(_words)]
     dtype: Pinned[str]
     outputs: Pinned[str]
+    colour: Pinned[str] = "keep"
+    size: Pinned[str] = "as given"
 
 
 class Requires(_Table):

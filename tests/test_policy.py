@@ -49,6 +49,8 @@ def test_input_pins_are_those_of_an_input_specification_and_take_numbers():
     requires = parse_policy(text(input_spec=spec), "test").policy.requires
     assert (requires.input_spec.range, requires.input_spec.mean, requires.input_spec.std) == ("0 to 255", "0.5/0.25/0.125", "1")
     assert requires.opted_out == ("input_spec.layout",)
+    # Left out, they say that the images were given as they are.
+    assert (requires.input_spec.colour, requires.input_spec.size) == ("keep", "as given")
 
 
 @pytest.mark.parametrize("missing", REQUIRES)

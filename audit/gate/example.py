@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from audit.gate.pins import data_part
+from audit.gate.pins import data_part, input_words
 from audit.metrics.spec import key_of
 from audit.policy import ANY, InputPins
 from audit.result import AuditResult, CheckRecord, Measured, ModelResult, Outcome
@@ -46,7 +46,7 @@ def _head(result: AuditResult, models: Sequence[ModelResult], now: datetime) -> 
     yield "# What the model is given: an audit with another normalisation is an audit of another model."
     yield "[requires.input_spec]"
     for key in InputPins.model_fields:
-        values = {_input(model, key) for model in models}
+        values = {input_words(model.identity).get(key, ANY) for model in models}
         yield f"{key} = {_text(values.pop() if len(values) == 1 else ANY)}"
 
 
@@ -63,11 +63,6 @@ def _data(result: AuditResult) -> str:
 
 def _age(result: AuditResult, now: datetime) -> int:
     return _DAYS + max(0, math.ceil((now - datetime.fromisoformat(result.created)).total_seconds() / 86400) - 1)
-
-
-def _input(model: ModelResult, key: str) -> str:
-    identity = model.identity
-    return "x".join(map(str, identity.input_shape)) if key == "shape" else identity.input_spec.get(key, ANY)
 
 
 def _bounds(result: AuditResult, models: Sequence[ModelResult]) -> Iterator[str]:

@@ -151,8 +151,14 @@ def _data(pinned: str, result: AuditResult) -> RuleOutcome:
     return _line("data", "Data", printable(redact(pinned)), printable(redact(result.data.reference)), because, met=met)
 
 
+def input_words(identity: ModelIdentity) -> dict[str, str]:
+    """What a model was given, by the names and in the words of a policy; a result says nothing of colour and size as they were."""
+    unchanged = {key: str(pin.default) for key, pin in InputPins.model_fields.items() if not pin.is_required()}
+    return {"shape": "x".join(map(str, identity.input_shape)), **unchanged, **identity.input_spec}
+
+
 def _input_spec(wanted: InputPins, identity: ModelIdentity) -> RuleOutcome:
-    found = {"shape": "x".join(map(str, identity.input_shape)), **identity.input_spec}
+    found = input_words(identity)
     pinned = {key: value for key, value in wanted if value is not None}
     missing = [key for key in pinned if key not in found]
     other = [key for key in pinned if key in found and found[key] != pinned[key]]

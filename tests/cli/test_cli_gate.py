@@ -214,6 +214,20 @@ def test_another_input_specification_does_not_pass(gated, tmp_path):
     undecided_or_failed(gated.gate(other), "FAIL       Input specification as pinned, measured mean 0.1")
 
 
+def test_another_size_inside_the_model_does_not_pass(gated, tmp_path):
+    """The size is in no policy: where it is left out, the images go in as they are."""
+    assert 'colour = "keep"' in gated.policy.read_text() and 'size = "as given"' in gated.policy.read_text()
+    other = gated.audit(tmp_path / "out", f"models:/{NAME}/2", input_spec="size=8x8")
+    result = other / "result.json"
+    assert "8x8, bilinear" in result.read_text()
+    undecided_or_failed(gated.gate(other), "FAIL       Input specification as pinned, measured size 8x8, bilinear")
+    left_out = tmp_path / "left_out.toml"
+    left_out.write_text(
+        "".join(line for line in gated.policy.read_text().splitlines(keepends=True) if not line.startswith(("colour", "size")))
+    )
+    undecided_or_failed(gated.gate(other, policy=left_out), "FAIL       Input specification as pinned, measured size 8x8, bilinear")
+
+
 def test_a_weaker_profile_does_not_pass(gated, tmp_path):
     policy = tmp_path / "strict.toml"
     policy.write_text(gated.policy.read_text().replace('min_profile = "quick"', 'min_profile = "standard"'))
