@@ -88,6 +88,19 @@ def is_one_value(scores: torch.Tensor, rows: int) -> bool:
     return scores.ndim > 0 and scores.shape[0] == rows and scores.numel() == rows
 
 
+def refuse_class_numbers(scores: torch.Tensor, rows: int, who: str) -> None:
+    """Refuse whole numbers, one per image: read as scores they would be the logit or the probability of one class.
+
+    Raises:
+        ModelError: the model gives its answer, not its scores.
+    """
+    if not scores.is_floating_point() and is_one_value(scores, rows):
+        raise ModelError(
+            f"{who}: gives only class numbers ({scores.dtype}), but an audit needs one score per class; let it return its scores, "
+            "or audit a function that returns its labels (package.module:function)"
+        )
+
+
 def check_finite(scores: torch.Tensor, who: str) -> None:
     """Make sure that every score is a finite number.
 

@@ -15,7 +15,7 @@ from audit.models.device import described, exact, torch_device
 from audit.models.input_spec import InputSpec
 from audit.models.live_layers import live_layers
 from audit.models.probe import outputs_before_a_look, probe
-from audit.models.scores import check_finite, check_scores, is_one_value, scores_of
+from audit.models.scores import check_finite, check_scores, refuse_class_numbers, scores_of
 from audit.models.shapes import Declared, check_declared, check_images, refused
 from audit.result import ModelIdentity
 from audit.settings import DEFAULT_BLOCK_ROWS
@@ -228,11 +228,7 @@ def wrap(
             raise ModelError(refused(who, spec, image_shape, error)) from error
         scores, note = scores_of(outputs, who, output)
         cautions.update(note)
-        if not scores.is_floating_point() and is_one_value(scores, len(images)):
-            raise ModelError(
-                f"{who}: gives only class numbers ({scores.dtype}), but an audit needs one score per class; let it "
-                "return its scores, or audit a function that returns its labels (package.module:function)"
-            )
+        refuse_class_numbers(scores, len(images), who)
         return scores.float().cpu()
 
     found = probe(run, image_shape, rows, who)
