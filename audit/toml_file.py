@@ -87,6 +87,8 @@ def parse(text: str, where: str) -> Document:
         raise InputError(f"{place}: not valid TOML: {message.replace(found[0], '') if found else message}{hint}") from error
     except RecursionError as error:
         raise InputError(f"{where} is nested too deeply; write it flat") from error
+    except ValueError as error:  # Python reads no whole number of more than 4300 digits, and tomllib lets its error through
+        raise InputError(f"{where}: not valid TOML: a whole number has too many digits") from error
 
 
 def validate(document: Document, model: type[M]) -> M:

@@ -12,6 +12,9 @@ from enum import StrEnum
 
 from audit.errors import InputError
 
+# Why a model that may well have gradients was audited without them.
+BLACK_BOX_ASKED = "an audit by queries only was asked for (--black-box)"
+
 
 class Capability(StrEnum):
     """What a classifier may or may not be able to do; `Classifier.lacks` maps the missing ones to a reason."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tomllib
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -16,6 +17,7 @@ from audit.gate import CurrentModel, judge
 from audit.gate.example import example
 from audit.policy import MINIMAL_TEXT, parse_policy
 from audit.result import Failed, Interval, Measured, NotApplicable, ScoreRecord, Undefined
+from audit.vocabulary import BLACK_BOX_ASKED
 
 NOW = datetime(2026, 12, 1, 12, tzinfo=UTC)  # a day after the audits by hand
 BLACK = "adversarial_accuracy_black_box/linf_8-255"
@@ -229,6 +231,24 @@ def test_every_pinned_threat_must_have_been_attacked():
     assert [rule.status for rule in found.rules if rule.key == "requires/threats"] == ["pass", "fail"]
 
 
+@pytest.mark.parametrize(
+    ("white", "black", "status"),
+    [
+        (measured(0.7, 0.6, 0.8), measured(0.8, 0.7, 0.9), "pass"),
+        (NotApplicable(because="it gives labels only"), measured(0.8, 0.7, 0.9), "pass"),
+        (NotApplicable(because=BLACK_BOX_ASKED), measured(0.8, 0.7, 0.9), "undecided"),
+        (Failed(error="e"), Failed(error="e"), "undecided"),
+        (Failed(error="e"), measured(0.8, 0.7, 0.9), "pass"),
+    ],
+)
+def test_a_threat_counts_as_attacked_only_with_all_that_the_model_allows(white, black, status):
+    """Queries alone break fewer images, so asking for nothing else must not be a way around the white-box attacks."""
+    one = model({CLEAN: measured(0.9, 0.85, 0.95), WHITE: white, BLACK: black})
+    assert pin("threats", one, threats='["linf:8/255"]').status == status
+    text = example(one.result, [one.model], NOW)
+    assert tomllib.loads(text)["requires"]["threats"] == (["linf:8/255"] if status == "pass" else "any")
+
+
 def test_a_registered_dataset_is_pinned_by_its_reference():
     reference = "runs:/0123/#dataset=test"
     one = model({CLEAN: measured(0.9, 0.85, 0.95)}, reference=reference)
@@ -339,6 +359,15 @@ def test_where_lower_is_better_no_worse_means_not_higher():
         found = compared(audited({MEDIAN: column(values + change + 1e-9 * values)}, version="2"), champion, rule)
         assert found.status == status, found
         assert found.limit == 1.0
+
+
+def test_a_comparison_with_itself_or_with_another_reading_of_the_images_says_so():
+    itself = compared(robust(300, 500), robust(300, 500))
+    assert itself.status == "pass" and "that is this very model, file by file" in itself.because
+    one, other = (audited({WHITE: first(300, 500)}, version=name, spec={"mean": mean}) for name, mean in (("2", "0"), ("1", "9")))
+    found = compared(one, other)
+    assert "they read their images in different ways (mean)" in found.because and "very model" not in found.because
+    assert "images in different ways" not in compared(robust(300, 500, "2"), robust(300, 500)).because
 
 
 def test_what_cannot_be_compared_is_undecided_and_says_why():

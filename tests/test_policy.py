@@ -73,6 +73,7 @@ def test_every_pin_is_written(missing):
         ({"max_age_days": "inf"}, "line 8: requires.max_age_days"),
         ({"input_spec": '{ rnge = "0 to 1" }'}, "line 7: there is no field requires.input_spec.rnge; did you mean range?"),
         ({"input_spec": '{ range = "0-255" }'}, "line 7"),
+        ({"input_spec": f"{{ mean = {'9' * 400} }}"}, "line 7"),
         ({"max_age": "1"}, "line 9: there is no field requires.max_age; did you mean max_age_days?"),
     ],
 )
@@ -124,6 +125,14 @@ def test_a_path_is_no_registered_dataset():
             "allow_missing has no meaning",
         ),
         ('score = "clean"\nnot_worse_than = "reference"\nmargin = 0.1', "not_worse_than compares a metric"),
+        ('metric = "clean_accuracy"\nat_least = 90', "line 9: rule: a share of images is between 0 and 1; write 0.9 for 90 %"),
+        ('metric = "attack_success_rate/linf_8-255"\nbound = 20', "a share of images is between 0 and 1"),
+        ('worst_case = "every threat"\nbound = 50', "a share of images is between 0 and 1"),
+        ('metric = "clean_accuracy"\nat_least = -1', "a share of images is between 0 and 1"),
+        ('metric = "clean_accuracy"\nnot_worse_than = "reference"\nmargin = 2', "margin is a share of images here; write 0.02"),
+        ('score = "adversarial"\nat_least = 0.5', "scores run from 0 to 100; write 50 for half of it"),
+        ('score = "adversarial"\nat_least = 101', "scores run from 0 to 100"),
+        (f'metric = "clean_accuracy"\nat_least = {"9" * 400}', "neither a finite number nor"),
         ('metric = "average_lp_distortion/l2/linf_8-255"\nnot_worse_than = "reference"\nmargin = 0.1', "that has a better side"),
     ],
 )

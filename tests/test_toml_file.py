@@ -68,6 +68,7 @@ def test_a_valid_text_becomes_the_object():
         ("name = \n", "line 1: not valid TOML: Invalid value"),
         ('name = "n"\n', "the field row is missing"),
         ("a = " + "[" * 3000 + "]" * 3000, "nested too deeply"),
+        (f"a = {'1' * 5000}\n", "a whole number has too many digits"),
     ],
 )
 def test_an_error_names_line_field_and_the_nearest_name(text, words):

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from audit.gate.pins import data_part, input_words
+from audit.gate.pins import ARMS, attacked, data_part, input_words
 from audit.metrics.spec import key_of
 from audit.policy import ANY, InputPins
 from audit.result import AuditResult, CheckRecord, Measured, ModelResult, Outcome
@@ -16,7 +16,6 @@ from audit.text import printable, redact
 from audit.vocabulary import Threat
 
 _DAYS = 30
-_ARMS = ("adversarial_accuracy_white_box", "adversarial_accuracy_black_box")
 
 
 def example(result: AuditResult, models: Sequence[ModelResult], now: datetime) -> str:
@@ -36,7 +35,7 @@ def _head(result: AuditResult, models: Sequence[ModelResult], now: datetime) -> 
     yield ""
     yield '# What the verdict rests on: an audit of less does not pass, whatever its numbers are. "any" opts out of a line.'
     yield "[requires]"
-    yield f"threats = [{', '.join(_text(threat) for threat in result.threats)}]"
+    yield from _threats(result, models)
     yield f"min_samples = {result.data.samples}"
     yield f"min_profile = {_text(result.profile)}"
     yield f"data_digest = {_text(_data(result))}"
@@ -48,6 +47,18 @@ def _head(result: AuditResult, models: Sequence[ModelResult], now: datetime) -> 
     for key in InputPins.model_fields:
         values = {input_words(model.identity).get(key, ANY) for model in models}
         yield f"{key} = {_text(values.pop() if len(values) == 1 else ANY)}"
+
+
+def _threats(result: AuditResult, models: Sequence[ModelResult]) -> Iterator[str]:
+    """The audit's threats, where they can be pinned: in every model attacked with all that it allows."""
+    threats = [Threat.parse(text) for text in result.threats]
+    lines = [attacked(threat, result, model) for threat in threats for model in models]
+    missing = next((line.because for line in lines if line.status != "pass"), None if threats else "the audit attacked within none")
+    if missing is not None:
+        yield f"# Not pinned: {_comment(missing)}."
+        yield f"threats = {_text(ANY)}"
+    else:
+        yield f"threats = [{', '.join(_text(text) for text in result.threats)}]"
 
 
 def _policy_name(models: Sequence[ModelResult]) -> str:
@@ -81,7 +92,7 @@ def _outcome(model: ModelResult, key: str) -> Outcome | None:
 
 def _worst(model: ModelResult, threat: Threat) -> list[Outcome | None]:
     """The arms that were measured; of none of them, whatever there is instead."""
-    arms = [_outcome(model, key_of(arm, None, threat)) for arm in _ARMS]
+    arms = [_outcome(model, key_of(arm, None, threat)) for arm in ARMS]
     return [arm for arm in arms if isinstance(arm, Measured)] or arms[:1]
 
 
@@ -119,7 +130,7 @@ def _non_inferiority(result: AuditResult) -> str:
         "# No worse than the version in production, on the same examples: passes only if the one-sided 95 % bound of the paired\n"
         "# difference is above -margin. A small audit cannot show that, and stays undecided.\n"
         "# [[rule]]\n"
-        f'# metric = "{_ARMS[0]}/{threat}"\n'
+        f'# metric = "{ARMS[0]}/{threat}"\n'
         '# not_worse_than = "models:/NAME@champion"      # or "reference": the --reference model of the same audit\n'
         "# margin = 0.02"
     )

@@ -11,10 +11,11 @@ from datetime import UTC, datetime, timedelta
 
 from audit.policy import InputPins, Requires
 from audit.profiles import PROFILES
-from audit.result import AuditResult, ModelIdentity, ModelResult, RuleOutcome
+from audit.result import AuditResult, Measured, ModelIdentity, ModelResult, NotApplicable, RuleOutcome
 from audit.text import printable, redact
-from audit.vocabulary import Threat
+from audit.vocabulary import BLACK_BOX_ASKED, Threat
 
+ARMS = ("adversarial_accuracy_white_box", "adversarial_accuracy_black_box")
 # How far clocks of two machines may differ before a result counts as dated in the future.
 CLOCK_SKEW = timedelta(hours=1)
 
@@ -51,7 +52,7 @@ def pins(
     """One line per pin; what the policy opts out of has none. That the model is still the audited one is always required."""
     yield _same_files(model, current)
     if requires.threats is not None:
-        yield from (_attacked(threat, result) for threat in requires.threats)
+        yield from (attacked(threat, result, model) for threat in requires.threats)
     if requires.min_samples is not None:
         yield _samples(requires.min_samples, result)
     if requires.seed is not None:
@@ -92,9 +93,19 @@ def _same_files(model: ModelResult, current: CurrentModel) -> RuleOutcome:
     return _line("model", "Model files", "as audited", current.digest[:12], f"{leads} {words}", met=met)
 
 
-def _attacked(threat: Threat, result: AuditResult) -> RuleOutcome:
-    met = threat.budget in {Threat.parse(text).budget for text in result.threats}
+def attacked(threat: Threat, result: AuditResult, model: ModelResult) -> RuleOutcome:
+    """The audit's threats, and what came of them: an arm left out by choice, or no arm at all, is no attack to rest on."""
+    met: bool | None = threat.budget in {Threat.parse(text).budget for text in result.threats}
     because = "the audit attacked within this budget" if met else "the audit did not attack within this budget"
+    arms = [
+        record.outcome
+        for record in model.metrics
+        if record.id in ARMS and record.threat is not None and Threat.parse(record.threat).budget == threat.budget
+    ]
+    if met and any(isinstance(arm, NotApplicable) and arm.because == BLACK_BOX_ASKED for arm in arms):
+        met, because = None, f"{BLACK_BOX_ASKED}, and a stronger attack may have been possible; audit again without it"
+    elif met and arms and not any(isinstance(arm, Measured) for arm in arms):
+        met, because = None, "the audit meant to attack within this budget, and no attack was measured"
     return _line("threats", "Attacked within", str(threat), ", ".join(result.threats) or "nothing", because, met=met)
 
 

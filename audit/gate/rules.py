@@ -150,6 +150,10 @@ def _not_worse(
     status = "pass" if worst > -margin else "fail" if best < -margin else "undecided"
     bound = _signed(low if higher else high, unit)
     because = f"one-sided 95 % bound {bound} against {printable(other.label)}, {found.samples} examples in common"
+    # Neither a comparison with itself nor a badly audited reference shows in the number.
+    if other.model.identity.digest == audited.model.identity.digest:
+        because += "; that is this very model, file by file"
+    because += "".join(f"; {each.because}" for each in pairing.comparability(audited, other) if each.what == "input spec")
     return line(status, _signed(found.value, unit), because + ("; more examples may decide it" if status == "undecided" else ""))
 
 

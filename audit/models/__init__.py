@@ -19,7 +19,7 @@ from audit.models.limits import NO_LIMITS, QueryLimits
 from audit.models.ref import ModelRef
 from audit.result import ModelIdentity
 from audit.settings import DEFAULT_BLOCK_ROWS
-from audit.vocabulary import Capability
+from audit.vocabulary import BLACK_BOX_ASKED, Capability
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 # (logits (b, K), row indices (b,) into the images given) -> one loss value per row (b,); row-wise, no state.
 RowLoss: TypeAlias = "Callable[[torch.Tensor, torch.Tensor], torch.Tensor]"
-BLACK_BOX_ASKED = "an audit by queries only was asked for (--black-box)"
 
 
 class Classifier(Protocol):

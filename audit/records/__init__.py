@@ -35,15 +35,16 @@ def audits(text: str, *, tracking_uri: str | None = None, registry_uri: str | No
         InputError: there is no such audit, or it cannot be read; the sentence says why.
     """
     text = text.strip()
-    if not Path(text).exists():
-        if match := _RUN.fullmatch(text):
-            with tracking.opened(tracking_uri, registry_uri) as store:
-                return tracking.of_run(store, match[1] or match[2])
-        if match := _VERSION.fullmatch(text):
-            with tracking.opened(tracking_uri, registry_uri) as store:
-                return (tracking.of_version(store, match[1], match[2] or match[3]),)
-        if _is_address(text):
-            raise InputError(f"{_shown(text)} names no audit; give {ACCEPTED}")
+    # An address is never a folder of that name: what lies in a working folder must not speak for a registered version.
+    address = _is_address(text)
+    if (match := _RUN.fullmatch(text)) and (address or not Path(text).exists()):
+        with tracking.opened(tracking_uri, registry_uri) as store:
+            return tracking.of_run(store, match[1] or match[2])
+    if match := _VERSION.fullmatch(text):
+        with tracking.opened(tracking_uri, registry_uri) as store:
+            return (tracking.of_version(store, match[1], match[2] or match[3]),)
+    if address:
+        raise InputError(f"{_shown(text)} names no audit; give {ACCEPTED}")
     found = audited_in(Path(text), source=f"folder {_shown(text)}")
     subjects = tuple(one for one in found if not one.model.is_reference)
     if not subjects:

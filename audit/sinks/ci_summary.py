@@ -12,7 +12,7 @@ from audit.text import printable, redact
 
 # What XML 1.0 cannot hold, even as a reference.
 _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_MARKUP = re.compile(r"[\\`*_{}\[\]()#+\-.!|~]")
+_MARKUP = re.compile(r"[\\`*_{}\[\]()#+\-.!|~$]")
 # CI systems and forges turn these into mentions, references and links wherever they stand; a space without width stops that.
 _ACTIVE = re.compile(r"@|#(?=\w)|:(?=//)|www(?=\.)|(?<=:)(?=:)", re.IGNORECASE)
 _NO_WIDTH = "\u200b"

@@ -71,6 +71,20 @@ def test_a_run_and_its_folder_hold_the_same(store: Store, two: mlflow_run.Logged
     assert (local.run_id, remote.run_id) == (None, logged.parent_run_id)
 
 
+def test_a_folder_named_like_an_address_does_not_speak_for_it(
+    store: Store, two: mlflow_run.LoggedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = f"runs:/{two.parent_run_id}"
+    for place in ("models:/pair/1", "models:/pair@best", "models:/pair/3", run):
+        sample.folder(tmp_path / place, sample.audited("9", CLEAN, ROBUST, name="planted"))
+    for text in ("models:/pair/1", "models:/pair@best", run):
+        assert {one.model.identity.name for one in records.audits(text, tracking_uri=store.uri)} == {"pair"}
+    assert "pair, version 3 has not been audited" in refused(store, "models:/pair/3")
+    (local,) = records.audits("./models:/pair/3", tracking_uri=store.uri)
+    assert local.model.identity.name == "planted"
+
+
 def test_what_is_not_there_is_one_sentence(store: Store, two: mlflow_run.LoggedRuns) -> None:
     assert refused(store, "models:/pair/3") == (
         "pair, version 3 has not been audited; audit it with: audit run models:/pair/3 --data DATA"

@@ -73,6 +73,10 @@ def test_names_are_text_in_junit(text):
     assert not any(sign in content.decode() for sign in "\x1b\u202e\u200f\u2066\x00\x0b\ufffe\uffff")
 
 
+def test_no_name_becomes_a_formula_in_markdown():
+    assert markdown([judged("a $x$ b $$y$$")]).count("$") == markdown([judged("a $x$ b $$y$$")]).count("\\$")
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_names_are_text_in_markdown(text):
     content = markdown([judged(text)])

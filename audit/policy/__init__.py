@@ -37,93 +37,45 @@ class share. A value that is missing makes the rule undecided, which fails the g
 from __future__ import annotations
 
 import hashlib
-import math
-import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
 
 from audit import toml_file
 from audit.errors import InputError
 from audit.metrics.keys import metric_key
+from audit.policy.values import (
+    ANY,
+    CHANCE,
+    Bound,
+    Pinned,
+    known_metric,
+    matching,
+    number_or_chance,
+    one_of,
+    range_words,
+    threat,
+    words,
+)
 from audit.profiles import PROFILES
-from audit.text import nearest, printable
-from audit.vocabulary import Better, Threat
+from audit.vocabulary import Better, Threat, Unit
+
+__all__ = [
+    "ANY", "CHANCE", "REFERENCE", "SCORES", "InputPins", "LoadedPolicy", "Policy", "Requires", "Rule", "load_policy",
+    "parse_policy",
+]  # fmt: skip
 
 SCORES = ("clean", "adversarial", "local margin", "corruption", "stability")
 # Spelled in a policy for the reference model of the same audit.
 REFERENCE = "reference"
-ANY = "any"
-CHANCE = "chance"
 _DIGEST = "it is no sha256 of 64 hexadecimal digits, with #PART behind it where the data reference has one"
 _REGISTERED = "it is no registered dataset, runs:/RUN#dataset=NAME; other references can lead to new content, so pin data_digest"
 _RANGE = "it is not of the form 0 to 255"
 _SHAPE = "it is not of the form 1x28x28: channels, height and width as the images are given"
 _SUBJECTS = ("metric", "score", "worst_case", "checks")
 _BOUNDS = ("at_least", "at_most", "bound", "not_worse_than")
-
-T = TypeVar("T")
-
-
-def _opted_out(value: object) -> object:
-    return None if value == ANY else value
-
-
-# A value that must be written, where "any" becomes None.
-Pinned = Annotated[T | None, BeforeValidator(_opted_out)]
-Bound = Annotated[float, Field(allow_inf_nan=False, strict=True)]
-
-
-def _known_metric(text: str) -> str:
-    metric_key(text)
-    return text
-
-
-def _one_of(valid: tuple[str, ...], what: str) -> AfterValidator:
-    def check(text: str) -> str:
-        if text not in valid:
-            raise ValueError(f"there is no {what} {printable(text, 80)!r}{nearest(text, valid)}")
-        return text
-
-    return AfterValidator(check)
-
-
-def _matching(pattern: str, message: str) -> AfterValidator:
-    def check(text: str) -> str:
-        if not re.fullmatch(pattern, text):
-            raise ValueError(message)
-        return text
-
-    return AfterValidator(check)
-
-
-def _number_or_chance(value: object) -> float | str:
-    if value == CHANCE:
-        return CHANCE
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f'it is neither a finite number nor "{CHANCE}"')
-    return float(value)
-
-
-def _threat(text: object) -> Threat:
-    try:
-        return Threat.parse(str(text))
-    except InputError as error:
-        raise ValueError(str(error)) from None
-
-
-def _words(value: object) -> object:
-    """Numbers as a result spells them: `[0.5, 0.25]` is `0.5/0.25`."""
-    numbers = value if isinstance(value, list) else [value]
-    if numbers and all(isinstance(each, int | float) and not isinstance(each, bool) for each in numbers):
-        return "/".join(f"{each:g}" for each in numbers)
-    return value
-
-
-def _range(value: object) -> object:
-    return " to ".join(str(_words(each)) for each in value) if isinstance(value, list) else value
 
 
 class _Table(BaseModel):
@@ -133,12 +85,12 @@ class _Table(BaseModel):
 class InputPins(_Table):
     """What the model was given, as a result spells it; "any" opts out of a key. Only keys that change no image may be left out."""
 
-    shape: Pinned[Annotated[str, _matching(r"\d+x\d+x\d+", _SHAPE)]]
+    shape: Pinned[Annotated[str, matching(r"\d+x\d+x\d+", _SHAPE)]]
     layout: Pinned[str]
     channels: Pinned[str]
-    range: Annotated[Pinned[Annotated[str, _matching(r"\S+ to \S+", _RANGE)]], BeforeValidator(_range)]
-    mean: Annotated[Pinned[str], BeforeValidator(_words)]
-    std: Annotated[Pinned[str], BeforeValidator(_words)]
+    range: Annotated[Pinned[Annotated[str, matching(r"\S+ to \S+", _RANGE)]], BeforeValidator(range_words)]
+    mean: Annotated[Pinned[str], BeforeValidator(words)]
+    std: Annotated[Pinned[str], BeforeValidator(words)]
     dtype: Pinned[str]
     outputs: Pinned[str]
     colour: Pinned[str] = "keep"
@@ -148,11 +100,11 @@ class InputPins(_Table):
 class Requires(_Table):
     """What a verdict rests on; None where the policy says "any"."""
 
-    threats: Pinned[Annotated[tuple[Annotated[Threat, BeforeValidator(_threat)], ...], Field(min_length=1)]]
+    threats: Pinned[Annotated[tuple[Annotated[Threat, BeforeValidator(threat)], ...], Field(min_length=1)]]
     min_samples: Pinned[Annotated[int, Field(ge=1, strict=True)]]
-    min_profile: Pinned[Annotated[str, _one_of(tuple(profile.name for profile in PROFILES), "profile")]]
-    data_digest: Pinned[Annotated[str, _matching(r"(sha256:)?[0-9a-f]{64}(#.+)?", _DIGEST)]] = None
-    data: Pinned[Annotated[str, _matching(r"runs:/.+", _REGISTERED)]] = None
+    min_profile: Pinned[Annotated[str, one_of(tuple(profile.name for profile in PROFILES), "profile")]]
+    data_digest: Pinned[Annotated[str, matching(r"(sha256:)?[0-9a-f]{64}(#.+)?", _DIGEST)]] = None
+    data: Pinned[Annotated[str, matching(r"runs:/.+", _REGISTERED)]] = None
     input_spec: Pinned[InputPins]
     max_age_days: Pinned[Annotated[float, Field(gt=0, allow_inf_nan=False)]]
     seed: Pinned[Annotated[int, Field(ge=0, strict=True)]] = None
@@ -174,11 +126,11 @@ class Requires(_Table):
 class Rule(_Table):
     """One line of a policy: exactly one of `metric`, `score`, `worst_case` or `checks`."""
 
-    metric: Annotated[str, AfterValidator(_known_metric)] | None = None
-    score: Annotated[str, _one_of(SCORES, "score")] | None = None
+    metric: Annotated[str, AfterValidator(known_metric)] | None = None
+    score: Annotated[str, one_of(SCORES, "score")] | None = None
     worst_case: Literal["every threat"] | None = None
     checks: Annotated[tuple[Annotated[int, Field(ge=1, le=17)], ...], Field(min_length=1)] | None = None
-    at_least: Annotated[float | str, PlainValidator(_number_or_chance)] | None = None
+    at_least: Annotated[float | str, PlainValidator(number_or_chance)] | None = None
     at_most: Bound | None = None
     bound: Bound | None = None
     not_worse_than: Annotated[str, Field(min_length=1)] | None = None
@@ -205,6 +157,23 @@ class Rule(_Table):
             extra = {"read", "allow_missing"} & self.model_fields_set
             if extra:
                 raise ValueError(f"{', '.join(sorted(extra))} has no meaning beside not_worse_than; leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _on_its_scale(self) -> Rule:
+        """Percent where a share is read, or a share where a score is, would be a bound or a margin that every model keeps."""
+        given = [each for each in (self.at_least, self.at_most, self.bound) if isinstance(each, float)]
+        if self.score is not None:
+            if any(not 0 <= each <= 100 or 0 < each < 1 for each in given):
+                raise ValueError("scores run from 0 to 100; write 50 for half of it")
+            return self
+        key = None if self.metric is None else metric_key(self.metric)
+        if key is not None and key.metric.unit_of(key.variant) is not Unit.SHARE:
+            return self
+        if any(not 0 <= each <= 1 for each in given):
+            raise ValueError("a share of images is between 0 and 1; write 0.9 for 90 %")
+        if self.margin is not None and self.margin >= 1:
+            raise ValueError("margin is a share of images here; write 0.02 for 2 points")
         return self
 
     @property
