@@ -18,7 +18,7 @@ import torch
 from audit.collect import COLLECTORS
 from audit.data import Chunk
 from audit.engine.manifest import distribution_version
-from audit.evidence import EvidenceKey
+from audit.evidence import EvidenceKey, Floats
 from audit.result import ModelIdentity
 from audit.settings import Settings
 
@@ -53,7 +53,7 @@ def model(identity: ModelIdentity, lacks: Iterable[str], block_rows: int, answer
     """The model as it computes: not its name, tags or version, but everything its outputs depend on.
 
     Without gradients the same kind of evidence is gathered in another way, so what it `lacks` belongs to it. `answers` is the
-    digest of what an opaque model says to the first block of the sample: what stands in for its weights.
+    digest of what an opaque model says to the clean sample: what stands in for its weights.
     """
     known = [
         identity.digest,
@@ -68,9 +68,9 @@ def model(identity: ModelIdentity, lacks: Iterable[str], block_rows: int, answer
     return digest(known if answers is None else [*known, answers])
 
 
-def answers(logits: torch.Tensor) -> str:
+def answers(logits: Floats) -> str:
     """What a model said, bit for bit."""
-    return hashlib.sha256(logits.cpu().numpy().tobytes()).hexdigest()
+    return hashlib.sha256(logits.tobytes()).hexdigest()
 
 
 def chunk(part: Chunk) -> str:

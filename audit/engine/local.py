@@ -16,6 +16,7 @@ from audit.data.sampling import chunk, chunks
 from audit.engine import fingerprint
 from audit.engine.journal import Journal
 from audit.engine.memory import give_back
+from audit.engine.summary import predictions_of
 from audit.evidence import EvidenceKey, EvidenceStore, Ints, RowEvidence, Temperature, WorstCase, merge, rows
 from audit.models import Classifier
 from audit.settings import Settings
@@ -46,12 +47,8 @@ class Gatherer:
         settings: Settings,
         journal: Journal,
         listen: Listener,
-        answers: str | None = None,
     ) -> None:
-        """`indices` is the sample in canonical order; positions in evidence count along it.
-
-        `answers` is the digest of an opaque model's answers, which every fingerprint then covers.
-        """
+        """`indices` is the sample in canonical order; positions in evidence count along it."""
         self.classifier = classifier
         self.store = EvidenceStore()
         self._dataset = dataset
@@ -59,7 +56,7 @@ class Gatherer:
         self._settings = settings
         self._journal = journal
         self._listen = listen
-        self._model = fingerprint.model(classifier.identity, classifier.lacks, settings.block_rows, answers)
+        self._model = fingerprint.model(classifier.identity, classifier.lacks, settings.block_rows)
         self._chunk_digests: list[str] = []
         self._prints: dict[EvidenceKey, tuple[str, ...]] = {}
 
@@ -74,6 +71,18 @@ class Gatherer:
         else:
             found = merge(list(self._partials(key, prints)))
         self.store = self.store.with_item(key, found)
+
+    def gather_answers(self, key: EvidenceKey) -> None:
+        """Gather an opaque model's predictions, `key`, whatever a journal holds; every fingerprint then covers all of them.
+
+        Nothing else stands in for its weights, and two models that answer with labels often agree on a part of the sample.
+        """
+        found = merge(list(self._partials(key, [None] * len(self._digests()))))
+        self.store = self.store.with_item(key, found)
+        answers = fingerprint.answers(predictions_of(self.store).logits)
+        self._model = fingerprint.model(self.classifier.identity, self.classifier.lacks, self._settings.block_rows, answers)
+        self._prints.clear()
+        self.fingerprints(key, ())
 
     def fingerprints(self, key: EvidenceKey, needs: Sequence[EvidenceKey]) -> tuple[str, ...]:
         """One per chunk (one for a fit), in canonical order; those of `needs` must have been asked for before."""
@@ -103,17 +112,19 @@ class Gatherer:
             self._chunk_digests = [fingerprint.chunk(part) for part in parts]
         return self._chunk_digests
 
-    def _partials(self, key: EvidenceKey, prints: tuple[str, ...]) -> Iterator[RowEvidence]:
+    def _partials(self, key: EvidenceKey, prints: Sequence[str | None]) -> Iterator[RowEvidence]:
+        """In order, from the journal where it holds them; without a fingerprint, past the journal."""
         shown = reused = 0
         self._tell(key, 0, 0)
         for place, text in enumerate(prints):
             start = place * self._settings.chunk_rows
             stop = min(start + self._settings.chunk_rows, len(self._indices))
-            part = self._journal.find(text)
+            part = None if text is None else self._journal.find(text)
             if part is None:
                 images = chunk(self._dataset, self._indices, start, stop)
                 part = COLLECTORS[key.kind].collect(self.classifier, images, self._settings, self._rows(start, stop), key.threat)
-                self._journal.keep(text, part)
+                if text is not None:
+                    self._journal.keep(text, part)
             else:
                 reused += stop - start
             if isinstance(part, WorstCase):

@@ -9,7 +9,6 @@ import torch
 
 from audit import statistics
 from audit.data import Dataset
-from audit.engine import fingerprint
 from audit.engine.journal import Journal
 from audit.engine.labels import label_hint
 from audit.engine.local import Gatherer, Listener
@@ -62,9 +61,11 @@ def open_subject(
     _check_labels(classifier, dataset, indices)
     calls = torch.stack([classifier.logits(first) for _ in range(REPEATS)])
     repeat_difference = _repeat_difference(classifier, calls)
-    answers = fingerprint.answers(calls[0]) if classifier.identity.opaque else None
-    gatherer = Gatherer(classifier, dataset, indices, settings, journal, listen, answers)
-    gatherer.gather(PREDICTIONS, ())
+    gatherer = Gatherer(classifier, dataset, indices, settings, journal, listen)
+    if classifier.identity.opaque:
+        gatherer.gather_answers(PREDICTIONS)
+    else:
+        gatherer.gather(PREDICTIONS, ())
     predictions = predictions_of(gatherer.store)
     hint = label_hint(predictions.labels, predictions.predicted, classifier.classes)
     if not allow_chance:

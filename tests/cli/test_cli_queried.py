@@ -51,6 +51,21 @@ SOURCE = """
         return [str(label) for label in labels(images)]
 """
 
+# What was asked first, by the value of the pixels, is answered as before; the rest one class further.
+LATE = SOURCE + """
+    first = set()
+    calls = 0
+
+    def labels(images):
+        global calls
+        found, calls = scores(images).argmax(1), calls + 1
+        known = np.array([image.tobytes() in first for image in images])
+        if calls == 5:  # the four looks at noise are over: this is the first block of the sample
+            first.update(image.tobytes() for image in images)
+            return found
+        return np.where(known | ("WORSE" not in os.environ), found, (found + 1) % 10)
+"""
+
 
 def audit(*arguments: object):
     return CliRunner().invoke(cli, [str(argument) for argument in arguments])
@@ -249,6 +264,20 @@ def test_evidence_of_a_model_that_has_changed_is_not_taken(function: str, tmp_pa
     # The same source, other weights: only the answers tell.
     monkeypatch.setenv("NUDGE", "0.001")
     assert reused() == 0
+
+
+def test_labels_that_differ_late_in_the_sample_are_another_model(
+    function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The source, the classes and the answers to the first 32 images are the same: 160 later answers are not.
+    Path(f"{function}.py").write_text(textwrap.dedent(LATE))
+    words = (f"{function}:labels", tmp_path / "old", "--samples", "200", "--allow-chance")
+    assert run(*words).exit_code == 0
+    sys.modules.pop(function)
+    monkeypatch.setenv("WORSE", "1")
+    assert run(words[0], tmp_path / "new", *words[2:], "--reuse", tmp_path / "old").exit_code == 0
+    assert outcomes(tmp_path / "old")["clean_accuracy"].value > 0.85
+    assert outcomes(tmp_path / "new")["clean_accuracy"].value < 0.25
 
 
 def test_a_function_is_refused_without_trust(function: str, tmp_path: Path) -> None:
