@@ -53,5 +53,6 @@ def check(policy: Path) -> None:
 
     loaded = load_policy(policy)
     requires = loaded.policy.requires
-    open_pins = f"; it does not pin {', '.join(requires.opted_out)}" if requires.opted_out else ", and pins all it can"
+    left = dict.fromkeys((*requires.opted_out, *(["seed"] if requires.seed is None else [])))  # the seed may be left out
+    open_pins = f"; it does not pin {', '.join(left)}" if left else ", and pins all it can"
     say(f"policy {printable(loaded.policy.name)}: {len(loaded.policy.rule)} rules{open_pins} (sha256 {loaded.digest})")

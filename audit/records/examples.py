@@ -64,9 +64,10 @@ def read_table(folder: Path) -> ExampleTable:
     if not path.is_file():
         return ExampleTable(problem=f"the result folder has no {TABLE_FILE}")
     try:
-        # A file object, since a path with % or : could be read as a URI.
+        # A file object, since a path with % or : could be read as a URI. Without threads, since a process that ends soon after
+        # they started is aborted now and then, whatever its verdict was.
         with path.open("rb") as stream:
-            table = pq.read_table(stream)
+            table = pq.ParquetFile(stream, pre_buffer=False).read(use_threads=False)
         missing = next((name for name in ("model", "id") if name not in table.column_names), None)
         if missing is not None:
             return ExampleTable(problem=f"{TABLE_FILE} has no column {missing}")

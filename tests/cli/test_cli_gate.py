@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -433,6 +434,8 @@ def test_init_never_overwrites_unasked_and_check_reads(gated, tmp_path):
     assert audit("policy", "init", gated.folder).stdout == out.read_text()
     done = audit("policy", "check", out)
     assert done.exit_code == 0 and "and pins all it can" in done.output
+    out.write_text(re.sub("(?m)^seed = .*$", "", out.read_text()))
+    assert "; it does not pin seed (sha256" in audit("policy", "check", out).output
     out.write_text(out.read_text().replace("[[rule]]", "[rule]", 1))
     done = audit("policy", "check", out)
     assert done.exit_code == 2 and "line" in done.output

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -69,3 +71,18 @@ def test_a_table_that_does_not_fit_its_result_is_not_used(tmp_path: Path) -> Non
     (bare,) = records.audits(str(folder / "result.json"))
     assert bare.no_table == "the result folder has no examples.parquet"
     assert len(cut.ids) == len(bare.ids) == 0 and not cut.columns and not bare.columns
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts threads as Linux shows them")
+def test_reading_leaves_no_thread_behind(tmp_path: Path) -> None:
+    """A thread that still starts when the process ends aborts it, and the exit code is then no verdict."""
+    table = pa.table({"model": [0] * 500, "id": [str(row) for row in range(500)], **{f"c{k}": [0.5] * 500 for k in range(20)}})
+    pq.write_table(table, tmp_path / "examples.parquet")
+    code = (
+        "import os, sys, pathlib, numpy, pyarrow.parquet\n"
+        "from audit.records.examples import read_table\n"
+        "before = len(os.listdir('/proc/self/task'))\n"
+        "assert read_table(pathlib.Path(sys.argv[1])).problem is None\n"
+        "assert len(os.listdir('/proc/self/task')) == before\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
