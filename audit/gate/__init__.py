@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from audit.audited import Audited
-from audit.gate.pins import CurrentModel, pins
+from audit.gate.pins import CurrentModel, input_spec, pins
 from audit.gate.rules import judged
-from audit.policy import LoadedPolicy, Policy
+from audit.policy import LoadedPolicy, Policy, Requires
 from audit.result import RuleOutcome, Verdict
+from audit.text import printable
 
 __all__ = ["CurrentModel", "judge"]
 
@@ -36,6 +37,7 @@ def judge(
         current: what the model that is gated now is.
     """
     policy = loaded.policy
+    references = {name: _as_pinned(other, policy.requires) for name, other in references.items()}
     lines = (
         *pins(audited.result, audited.model, policy.requires, now=now, current=current),
         *(line for rule in policy.rule for line in judged(rule, audited, policy.requires.threats, references)),
@@ -47,6 +49,19 @@ def judge(
         status="fail" if "fail" in words else "undecided" if "undecided" in words else "pass",
         sentence=_sentence(lines, policy),
         rules=lines,
+    )
+
+
+def _as_pinned(reference: Audited | str, requires: Requires) -> Audited | str:
+    """A reference that read its images otherwise than the policy pins looks worse than it is, and is no reference."""
+    if isinstance(reference, str) or requires.input_spec is None:
+        return reference
+    line = input_spec(requires.input_spec, reference.model.identity)
+    if line.status == "pass":
+        return reference
+    return (
+        f"{printable(reference.label)} was audited with another input specification: {line.measured}, and {line.because}; "
+        'audit it as pinned, or pin as "any" what may differ'
     )
 
 

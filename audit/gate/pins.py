@@ -64,7 +64,7 @@ def pins(
     if requires.data is not None:
         yield _data(requires.data, result)
     if requires.input_spec is not None:
-        yield _input_spec(requires.input_spec, model.identity)
+        yield input_spec(requires.input_spec, model.identity)
     if requires.max_age_days is not None:
         yield _age(requires.max_age_days, result, now)
 
@@ -168,7 +168,8 @@ def input_words(identity: ModelIdentity) -> dict[str, str]:
     return {"shape": "x".join(map(str, identity.input_shape)), **unchanged, **identity.input_spec}
 
 
-def _input_spec(wanted: InputPins, identity: ModelIdentity) -> RuleOutcome:
+def input_spec(wanted: InputPins, identity: ModelIdentity) -> RuleOutcome:
+    """Whether a model was given its input as the policy pins it."""
     found = input_words(identity)
     pinned = {key: value for key, value in wanted if value is not None}
     missing = [key for key in pinned if key not in found]

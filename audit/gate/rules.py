@@ -107,8 +107,10 @@ def _bounded(
         )  # fmt: skip
 
     if not isinstance(outcome, Measured):
-        allowed = "; the rule allows it to be missing" if rule.allow_missing else ""
-        return line("pass" if rule.allow_missing else "undecided", "missing", _missing(outcome) + allowed)
+        # What failed was not missing: the next audit may measure it.
+        allowed = rule.allow_missing and not isinstance(outcome, Failed)
+        words = _missing(outcome) + ("; the rule allows it to be missing" if allowed else "")
+        return line("pass" if allowed else "undecided", "missing", words)
     value, read, words = outcome.value, outcome.value, "the value itself"
     if rule.read == "interval":
         if outcome.interval is None:
