@@ -52,7 +52,9 @@ SOURCE = """
 """
 
 # What was asked first, by the value of the pixels, is answered as before; the rest one class further.
-LATE = SOURCE + """
+LATE = (
+    SOURCE
+    + """
     first = set()
     calls = 0
 
@@ -65,6 +67,7 @@ LATE = SOURCE + """
             return found
         return np.where(known | ("WORSE" not in os.environ), found, (found + 1) % 10)
 """
+)
 
 
 def audit(*arguments: object):
