@@ -77,12 +77,13 @@ def audited(
     extra: tuple[MetricRecord, ...] = (),
     no_table: str | None = None,
     spec: dict[str, str] | None = None,
+    opaque: bool = False,
     **data: Any,
 ) -> Audited:
     """An audit of `found`, columns by metric key; `data` changes the data identity, `checks` are raised."""
     records = tuple(record(key, values) for key, values in found.items())
     model = sample.model(name=name, version=version, metrics=(*records, *extra))
-    identity = replace(model.identity, digest=digest or f"{version or name:0>64}")
+    identity = replace(model.identity, digest=digest or f"{version or name:0>64}", opaque=opaque)
     model = replace(
         model,
         identity=identity if spec is None else replace(identity, input_spec=spec),

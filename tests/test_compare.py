@@ -164,3 +164,10 @@ def test_the_json_is_whole_and_the_same_every_time():
 def test_one_audit_is_no_comparison():
     with pytest.raises(ValueError, match="at least two"):
         compare([audited({CLEAN: first(90)})])
+
+
+def test_only_files_show_that_it_is_the_same_model():
+    one, other = audited({CLEAN: first(90)}), audited({CLEAN: first(80)})
+    assert "same model, file by file" in to_json(compare([one, other])).decode()
+    text = to_json(compare([one, audited({CLEAN: first(80)}, opaque=True)])).decode()
+    assert "no files show whether it was the same model" in text and "file by file" not in text

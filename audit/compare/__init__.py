@@ -172,6 +172,9 @@ def _subject(audit: Audited, place: int) -> Subject:
 def _same_model(baseline: Audited, other: Audited) -> tuple[Obstacle, ...]:
     if baseline.model.identity.digest != other.model.identity.digest:
         return ()
+    if baseline.model.identity.opaque or other.model.identity.opaque:
+        because = "it was asked in the same place, and no files show whether it was the same model"
+        return (Obstacle(what="model", because=because, still="everything; a difference may be the model's or the audits' own"),)
     return (
         Obstacle(
             what="model", because="it is the same model, file by file", still="everything; a difference would be the audits' own"

@@ -53,7 +53,8 @@ def model(identity: ModelIdentity, lacks: Iterable[str], block_rows: int, answer
     """The model as it computes: not its name, tags or version, but everything its outputs depend on.
 
     Without gradients the same kind of evidence is gathered in another way, so what it `lacks` belongs to it. `answers` is the
-    digest of what an opaque model says to the clean sample: what stands in for its weights.
+    digest of what an opaque model says to the clean sample: it stands in for its weights, together with where it is asked, since
+    a defence may change nothing on clean images.
     """
     known = [
         identity.digest,
@@ -65,7 +66,7 @@ def model(identity: ModelIdentity, lacks: Iterable[str], block_rows: int, answer
         sorted(lacks),
         block_rows,
     ]
-    return digest(known if answers is None else [*known, answers])
+    return digest(known if answers is None else [*known, answers, identity.uri])
 
 
 def answers(logits: Floats) -> str:

@@ -50,7 +50,12 @@ def read(answer: object, rows: int, who: str) -> Scores | Labels:
     Raises:
         ModelError: it holds neither, or not one per image.
     """
-    found = _read(_plain(answer), who)
+    try:
+        found = _read(_plain(answer), who)
+    except (ModelError, MemoryError):
+        raise
+    except Exception as error:  # an object may raise anything when it is made an array, or hold itself
+        raise ModelError(f"{who}: its answer cannot be read ({type(error).__name__}); an audit needs arrays or lists") from error
     count = len(found.values)
     if count != rows:
         raise ModelError(f"{who}: gives {count} answer{'s' * (count != 1)} for {rows} images; an audit needs one for each")
@@ -76,6 +81,22 @@ def dense(answer: Scores | Labels, classes: Sequence[str], who: str) -> torch.Te
             f"({_listed(classes)}); check that model and data belong together, or pass --class-names"
         )
     return torch.nn.functional.one_hot(torch.tensor(index), len(classes)).float()
+
+
+def in_order(answer: Scores | Labels, names: tuple[str, ...], who: str) -> Scores | Labels:
+    """The answer with its columns in the order of `names`: some services sort the classes of each answer by score.
+
+    Raises:
+        ModelError: its columns have other names.
+    """
+    if isinstance(answer, Labels) or answer.names == names:
+        return answer
+    if sorted(answer.names) != sorted(names):
+        raise ModelError(
+            f"{who}: names its scores now {_listed(answer.names) or 'in no way'} and now {_listed(names) or 'in no way'}; an audit "
+            "needs a score for every class in every answer"
+        )
+    return Scores(values=answer.values[:, [answer.names.index(name) for name in names]], names=names)
 
 
 def _read(answer: object, who: str) -> Scores | Labels:

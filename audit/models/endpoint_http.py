@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -30,6 +30,8 @@ LONGEST_WAIT = 120.0
 MOST_BYTES = 1 << 26
 _MOST_REDIRECTS = 3
 _PART = 1 << 16
+# A shorter word of a header, such as a version, may be part of any class name.
+_SHORTEST_SECRET = 8
 
 _TRANSIENT = (429, 500, 502, 503, 504)
 _REDIRECTS = (301, 302, 307, 308)
@@ -87,13 +89,15 @@ class Connection:
         return self.parsed(self._call("POST", url, json.dumps(content).encode(), images))
 
     def parsed(self, content: bytes) -> object:
-        """`content` as JSON.
+        """`content` as JSON, without the secrets that a server may repeat in its texts.
 
         Raises:
             EndpointError: it is something else.
         """
         try:
-            return json.loads(content)
+            found = json.loads(content)
+            repeated = [secret for secret in self._secrets if len(secret) >= _SHORTEST_SECRET and secret.encode() in content]
+            return _without(repeated, found) if repeated else found
         except (ValueError, RecursionError):
             raise EndpointError(f"{self.who}: answers with {_kind(content)}, not with JSON; check the address") from None
 
@@ -216,6 +220,19 @@ class Connection:
         for secret in self._secrets:
             text = text.replace(secret, "…")
         return printable(redact(text), 200)
+
+
+def _without(secrets: Sequence[str], found: object) -> object:
+    """JSON with the secrets cut out of its texts and names; numbers stay."""
+    if isinstance(found, str):
+        for secret in secrets:
+            found = found.replace(secret, "…")
+        return found
+    if isinstance(found, list):
+        return [_without(secrets, each) for each in found]
+    if isinstance(found, dict):
+        return {_without(secrets, name): _without(secrets, each) for name, each in found.items()}
+    return found
 
 
 def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:

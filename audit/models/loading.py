@@ -31,6 +31,11 @@ from audit.result import ModelIdentity
 
 _DTYPES = {getattr(torch, name): name for name in ("float32", "float16", "bfloat16", "float64", "uint8")}
 
+_OUTPUT_BY_ITSELF = (
+    "--output is for ONNX graphs and torch modules; of a model that is only asked, its output called 'logits' is read, or the only "
+    "one with a score per class; leave --output out, and let it give one output if it gives several"
+)
+
 ImageShape = tuple[int, int, int]
 
 
@@ -70,6 +75,8 @@ def load(
     """See `audit.models.load`; without `gradients`, nothing is done to get some."""
     check(device)
     if not ref.has_files:
+        if output is not None:
+            raise InputError(f"model {ref.reference}: {_OUTPUT_BY_ITSELF}")
         if image_shape is None:
             raise InputError(f"model {ref.reference} declares no image size; give the data with it")
         if expect_sha256 is not None:
@@ -133,6 +140,8 @@ def opened(
         return _graph(found, identity, output=output, device=device, block_rows=block_rows, gradients=gradients)
     fetched = replace(found.fetched, identity=identity)
     if found.route is Route.PYFUNC:
+        if output is not None:
+            raise InputError(f"{identity.label}: {_OUTPUT_BY_ITSELF}")
         return _pyfunc(fetched, found.stated, block_rows=block_rows, class_names=class_names)
     return _network(fetched, found.stated, output=output, device=device, block_rows=block_rows)
 

@@ -127,7 +127,9 @@ def _arranged(schema: Any, who: str) -> tuple[Callable[[Array], object], np.dtyp
         dtype = np.dtype(only.type)
 
         def tensor(rows: Array) -> object:
-            shaped = _reshaped(rows, shape, who).astype(dtype)
+            shaped = _reshaped(rows, shape, who)
+            # To the nearest whole number, as with the columns of a table and with uint8.
+            shaped = (np.rint(shaped) if dtype.kind in "iu" else shaped).astype(dtype)
             return shaped if only.name is None else {only.name: shaped}
 
         return tensor, dtype

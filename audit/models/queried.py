@@ -10,7 +10,7 @@ import torch
 
 from audit.errors import MissingCapability, ModelError
 from audit.models import RowLoss
-from audit.models.answers import Labels, Scores, dense
+from audit.models.answers import Labels, Scores, dense, in_order
 from audit.models.blocks import map_blocks
 from audit.models.input_spec import InputSpec
 from audit.models.probe import probe
@@ -37,13 +37,16 @@ class QueriedClassifier:
         rows: int,
         lacks: Mapping[Capability, str],
         classes: Sequence[str],
+        columns: tuple[str, ...],
     ) -> None:
+        """`classes` are what labels mean, `columns` the names of the scores in the order of the classes, where they have any."""
         self._ask = ask
         self._identity = identity
         self._spec = spec
         self._rows = rows
         self._lacks = lacks
         self._names = classes
+        self._columns = columns
         self._forward_passes = 0
 
     @property
@@ -113,7 +116,7 @@ class QueriedClassifier:
         who, answer = self._identity.label, self._ask(self._spec.prepare(block))
         if isinstance(answer, Labels) != (Capability.SCORES in self._lacks):
             raise ModelError(f"{who}: answers now with labels and now with scores; an audit needs one of the two")
-        scores = check_scores(dense(answer, self._names, who), len(block), who)
+        scores = check_scores(dense(in_order(answer, self._columns, who), self._names, who), len(block), who)
         if scores.shape[1] != self.classes:
             raise ModelError(f"{who}: gives {scores.shape[1]} scores, but gave {self.classes} when it was loaded")
         return scores
@@ -151,7 +154,8 @@ def wrap(
 
     def run(images: torch.Tensor) -> torch.Tensor:
         answers.append(ask(spec.prepare(images)))
-        return dense(answers[-1], names, who)
+        columns = answers[0].names if isinstance(answers[0], Scores) else ()
+        return dense(in_order(answers[-1], columns, who), names, who)
 
     found = probe(run, image_shape, rows, who, places=True)
     first = answers[0]
@@ -168,4 +172,5 @@ def wrap(
         input_spec=spec.words(),
         cautions=(*identity.cautions, *found.cautions),
     )
-    return QueriedClassifier(ask, identity=identity, spec=spec, rows=rows, lacks=lacks, classes=names)
+    columns = first.names if isinstance(first, Scores) else ()
+    return QueriedClassifier(ask, identity=identity, spec=spec, rows=rows, lacks=lacks, classes=names, columns=columns)

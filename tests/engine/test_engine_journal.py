@@ -193,6 +193,9 @@ def test_another_model_image_or_block_has_another_fingerprint(gathered, digits_s
     assert fingerprint.model(identity, (), 32) != fingerprint.model(replace(identity, digest="0" * 64), (), 32)
     assert fingerprint.model(identity, (), 32) != fingerprint.model(identity, ("gradients",), 32)
     assert fingerprint.model(identity, (), 32) == fingerprint.model(replace(identity, name="another name", version="9"), (), 32)
+    # A function with a defence may say the same of clean images as the one without, in the same module.
+    defended = replace(identity, uri="functions:defended")
+    assert fingerprint.model(identity, (), 32, "same") != fingerprint.model(defended, (), 32, "same")
     dataset = data.load("digits:test")
     chunk = next(chunks(dataset, sample(dataset, 40, 0), 32))
     moved = chunk.images.copy()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from audit.errors import ModelError
-from audit.models.answers import Labels, Scores, dense, read
+from audit.models.answers import Labels, Scores, dense, in_order, read
 
 TABLE = [[0.1, 0.7, 0.2], [0.5, 0.25, 0.25]]
 
@@ -104,3 +104,30 @@ def test_labels_become_one_hot_rows() -> None:
             dense(Labels(values=(value,)), names, "model")
     with pytest.raises(ModelError, match="pass --class-names"):
         dense(Labels(values=(0,)), (), "model")
+
+
+def test_columns_that_come_in_another_order_are_put_back() -> None:
+    first = read([{"dog": 0.8, "ant": 0.2}], 1, "model")
+    later = read([{"ant": 0.9, "dog": 0.1}], 1, "model")
+    assert isinstance(first, Scores)
+    found = in_order(later, first.names, "model")
+    assert isinstance(found, Scores) and found.names == ("dog", "ant")
+    assert torch.equal(found.values, torch.tensor([[0.1, 0.9]]))
+    with pytest.raises(ModelError, match="now cat, dog and now dog, ant"):
+        in_order(read([{"cat": 0.9, "dog": 0.1}], 1, "model"), first.names, "model")
+    with pytest.raises(ModelError, match="now in no way and now dog, ant"):
+        in_order(read([[0.9, 0.1]], 1, "model"), first.names, "model")
+
+
+class _Raises:
+    def __array__(self, *_: object, **__: object) -> np.ndarray:
+        raise RuntimeError("first line\nsecond line")
+
+
+def test_an_object_that_cannot_be_read_is_one_sentence() -> None:
+    itself: dict[str, object] = {}
+    itself["again"] = itself
+    for answer in (_Raises(), itself, [_Raises()]):
+        with pytest.raises(ModelError, match=r"^model: its answer (cannot be read|is no table of numbers|holds)") as caught:
+            read(answer, 2, "model")
+        assert "\n" not in str(caught.value)

@@ -128,3 +128,27 @@ def test_an_installed_module_wins_over_one_in_the_folder() -> None:
     Path("textwrap.py").write_text("def dedent(images): raise SystemExit")
     with pytest.raises(ModelError, match="raised TypeError"):
         open_function("textwrap:dedent")
+
+
+def test_services_may_sort_the_classes_of_every_answer(own_folder: object) -> None:
+    Path("functions_here.py").write_text(
+        textwrap.dedent(
+            """
+            def by_score(images):
+                share = images.mean(axis=(1, 2, 3))
+                rows = [{"dark": float(1 - each), "light": float(each)} for each in share]
+                return [dict(sorted(row.items(), key=lambda entry: -entry[1])) for row in rows]
+            """
+        )
+    )
+    model = open_function("functions_here:by_score", class_names=("dark", "light"))
+    dark, light = torch.zeros(1, *SHAPE), torch.ones(1, *SHAPE)
+    # One image is a block of its own: its dictionary alone says in which order the scores come.
+    scores = torch.cat([model.logits(image) for image in (dark, light)])
+    place = model.identity.class_names.index("light")
+    assert scores[:, place].tolist() == [0.0, 1.0] and scores[:, 1 - place].tolist() == [1.0, 0.0]
+
+
+def test_an_output_is_not_chosen_where_it_cannot_be() -> None:
+    with pytest.raises(InputError, match="--output is for ONNX graphs and torch modules"):
+        open_function("functions_here:scores", output="second")

@@ -344,6 +344,24 @@ def test_secrets_come_from_the_environment_and_go_to_the_server_only(monkeypatch
     assert "bad … Bearer …" in str(error.value)
 
 
+def test_secrets_that_a_server_repeats_in_its_answers_go_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(endpoint_secrets.TOKEN, "s3cr3t-token")
+
+    def respond(asked: Asked) -> Reply:
+        said = asked.headers.get("Authorization")
+        if asked.method == "GET":
+            inputs = [{"name": "x", "datatype": "FP32", "shape": [-1, *SHAPE]}]
+            return Reply(content={"name": "m", "platform": f"for {said}", "inputs": inputs, "outputs": []})
+        rows = asked.json["inputs"][0]["shape"][0]
+        return Reply(content={"outputs": [{"name": "o", "datatype": "BYTES", "shape": [rows], "data": [said] * rows}]})
+
+    with serving(respond) as server:
+        identity = open_endpoint(f"{server.url}/v2/models/m", class_names=("Bearer …", "another")).identity
+        assert "for Bearer …" in identity.runtime and "s3cr3t" not in repr(identity)
+        with pytest.raises(ModelError, match="the class 'Bearer …'"):
+            open_endpoint(f"{server.url}/v2/models/m", class_names=("one", "another"))
+
+
 def test_secrets_are_not_handed_to_a_second_host(monkeypatch: pytest.MonkeyPatch) -> None:
     urls = ["https://a/invocations", "https://a:8080/v2/models/net", "https://b/invocations"]
     endpoint_secrets.check_hosts(urls)

@@ -71,6 +71,8 @@ def flavours(tmp_path_factory: pytest.TempPathFactory) -> Flavours:
         mlflow.sklearn.log_model(ridge, name="ridge", signature=infer_signature(table, labels), **needs)
         mlflow.pyfunc.log_model(name="network", python_model=Network(), signature=tensor(8, 8, 1), **own)
         mlflow.pyfunc.log_model(name="plain", python_model=Network(), **own)
+        whole = ModelSignature(inputs=Schema([TensorSpec(np.dtype("int64"), (-1, 8, 8, 1))]))
+        mlflow.pyfunc.log_model(name="whole", python_model=Network(), signature=whole, **own)
         mlflow.pyfunc.log_model(name="failing", python_model=Failing(), pip_requirements=["numpy"])
         mlflow.pyfunc.log_model(name="wide", python_model=Network(), signature=tensor(100), **own)
     return Flavours(uri=uri, run_id=run.info.run_id, pixels=x, labels=labels, logistic=logistic, ridge=ridge)
@@ -125,6 +127,16 @@ def test_a_model_of_its_own_is_given_what_its_signature_asks_for(flavours: Flavo
         open_flavour(flavours, "wide")
     with pytest.raises(ModelError, match="takes 64 values per image, but the data have 192"):
         open_flavour(flavours, "logistic", image_shape=(3, 8, 8))
+
+
+def test_whole_numbers_are_rounded_to_and_no_other_output_is_chosen(flavours: Flavours) -> None:
+    whole = np.arange(256, dtype=np.float32).reshape(4, *SHAPE)
+    between = torch.from_numpy((whole[:, :, ::-1] - np.float32(0.4)).clip(0) / np.float32(255))
+    scores = open_flavour(flavours, "whole", spec="layout=NHWC,range=0-255").logits(between)
+    expected = whole[:, :, ::-1].reshape(4, -1) @ flavours.logistic.coef_.T
+    np.testing.assert_allclose(scores.numpy(), expected, rtol=1e-4, atol=1e-2)
+    with pytest.raises(InputError, match="--output is for ONNX graphs and torch modules"):
+        open_flavour(flavours, "plain", spec="layout=NHWC", output="second")
 
 
 def test_what_the_model_raises_is_one_sentence(flavours: Flavours) -> None:
