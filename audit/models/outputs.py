@@ -23,6 +23,8 @@ from audit.vocabulary import Capability
 PROBABILITY_FLOOR = 1e-30
 # Sums of float16 probabilities miss 1 by up to about 1e-3; logits of more than one image never come that close.
 SUM_TOLERANCE = 1e-3
+# Where the user says that they are probabilities: those in steps of 1/256, or of bfloat16, miss 1 by a few per cent.
+STATED_SUM_TOLERANCE = 0.05
 NEGATIVE_TOLERANCE = 1e-6
 # The largest bound that anyone clamps probabilities to; scores between wider bounds are something else.
 LARGEST_CLAMP = 0.05
@@ -72,6 +74,9 @@ def resolve_outputs(classifier: Classifier, images: torch.Tensor) -> ResolvedCla
     if stated == seen.stated_as:
         how = "stated"
         cautions = cautions if seen is Outputs.PROBABILITIES else ()
+    elif stated == "probabilities" and seen is Outputs.LOGITS and _nearly_shares(scores):
+        outputs, how = Outputs.PROBABILITIES, "stated"
+        cautions = ("The model rounds its probabilities: they do not quite sum to 1, and small ones are not told apart.",)
     elif stated == "probabilities":
         raise ModelError(
             f"{identity.label}: outputs=probabilities was stated, but the outputs on {scores.shape[0]} images are not "
@@ -115,6 +120,11 @@ def look(scores: torch.Tensor, *, one_value: bool) -> tuple[Outputs, tuple[str, 
         "Every output lies between 0 and 1, but rows do not sum to 1, as with one sigmoid per class: they were taken for logits, "
         "whose softmax is nearly flat. Export the model without its last activation.",
     )
+
+
+def _nearly_shares(scores: torch.Tensor) -> bool:
+    within = bool((scores >= -NEGATIVE_TOLERANCE).all()) and bool((scores <= 1 + SUM_TOLERANCE).all())
+    return within and bool(((scores.sum(dim=1) - 1).abs() <= STATED_SUM_TOLERANCE).all())
 
 
 def as_logits(scores: torch.Tensor, outputs: Outputs) -> torch.Tensor:

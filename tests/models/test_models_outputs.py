@@ -119,3 +119,18 @@ def test_an_output_is_chosen_by_name_or_position() -> None:
         resolved(lambda z: {"logits": z, "auxiliary": -z}, output="logit")
     with pytest.raises(InputError, match="returns one tensor, which has no name"):
         resolved(lambda z: z, output="logits")
+
+
+def test_rounded_probabilities_are_taken_where_they_are_stated() -> None:
+    def rounded(z: torch.Tensor) -> torch.Tensor:
+        return ((z * 5).softmax(1) * 256).round() / 256
+
+    sums = rounded(plain(images(32))).sum(1)
+    assert 1e-3 < float((sums - 1).abs().max()) < 0.05
+    assert resolved(rounded).identity.outputs == "logits (detected)"
+    stated, x = resolved(rounded, spec=InputSpec(outputs="probabilities")), images(20, seed=3)
+    assert stated.identity.outputs == "probabilities (stated)" and "do not quite sum to 1" in stated.identity.cautions[-1]
+    torch.testing.assert_close(stated.logits(x).exp(), rounded(plain(x)), rtol=1e-5, atol=1e-6)
+    # One sigmoid per class is no distribution over them, whatever is stated.
+    with pytest.raises(ModelError, match="outputs=probabilities was stated"):
+        resolved(torch.sigmoid, spec=InputSpec(outputs="probabilities"))
