@@ -31,7 +31,7 @@ SECONDS_BETWEEN_LINES = 10
 @click.option("--expect-sha256", metavar="HEX", help="Look at MODEL only if its files have this sha256.")
 @click.option("--trust", is_flag=True, help="Allow loading a model that can run its own code; without it, it is only described.")
 @click.option("--write", is_flag=True, help="Write the best spec to MODEL.input.toml, or as tags of the registered version.")
-@click.option("--force", is_flag=True, help="Let --write replace what is there.")
+@click.option("--force", is_flag=True, help="Let --write replace what is there, or write the best of several.")
 @click.option("--tracking-uri", metavar="URI", help="MLflow store.  [default: MLFLOW_TRACKING_URI, or sqlite:///mlflow.db]")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 @click.pass_context
@@ -49,7 +49,7 @@ def command(ctx: click.Context, /, model: str, data: str | None, write: bool, fo
     ref = ModelRef.parse(model)
     from audit.engine.sample import DataRequest
     from audit.inspection import InspectRequest, inspect
-    from audit.inspection.keeping import best_spec, check_free, keep, tags_of
+    from audit.inspection.keeping import best_spec, check_free, has_rivals, keep, tags_of
     from audit.inspection.words import document, lines
 
     tracking_uri = tracking_uri_of(options["tracking_uri"])
@@ -81,7 +81,10 @@ def command(ctx: click.Context, /, model: str, data: str | None, write: bool, fo
         found = inspect(request, _progress())
     spec = best_spec(found)
     told = ""
-    if write and spec is not None:
+    if write and has_rivals(found) and not force:
+        # A scale that only happens to come first would make every later audit's epsilon mean something else.
+        told = "Nothing was written, as several input specs are possible; state the one of the training, or pass --force."
+    elif write and spec is not None:
         told = keep(found, spec, ref, force=force, tracking_uri=tracking_uri, registry_uri=registry_uri)
     elif write and found.problem is None:
         told = "Nothing was written."

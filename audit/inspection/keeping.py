@@ -23,6 +23,12 @@ def best_spec(found: Inspection) -> InputSpec | None:
     return None if judged is None or judged.standing is Standing.CHANCE else judged.best.candidate.spec
 
 
+def has_rivals(found: Inspection) -> bool:
+    """Whether the best specification could not be told from others."""
+    judged = None if found.trial is None else found.trial.judgement
+    return judged is not None and judged.standing is Standing.AMBIGUOUS
+
+
 def check_free(ref: ModelRef) -> None:
     """Make sure that a sidecar would replace nothing; the tags of a registered model are known once it was read.
 

@@ -164,7 +164,11 @@ def test_two_specs_that_both_work_make_epsilon_ambiguous(tmp_path):
     assert found.exit_code == 1, found.output
     assert "NOT TOLD APART" in found.output and "Epsilon is ambiguous" in found.output
     assert "Normalize" in found.output
+    assert "Nothing was written, as several" in found.output and not (tmp_path / "net.input.toml").exists()
+    forced = inspect(str(path), "--data", str(tmp_path / "d.npz"), "--write", "--force")
+    assert forced.exit_code == 1 and "Wrote" in forced.output
     assert "# NOT TOLD APART" in (tmp_path / "net.input.toml").read_text()
+    (tmp_path / "net.input.toml").unlink()
     document = as_json(str(path), "--data", str(tmp_path / "d.npz"))
     assert document["trial"]["standing"] == "ambiguous"
     stds = {"0 to 1, NCHW": 1, "MNIST, NCHW": 0.3081, "Fashion-MNIST, NCHW": 0.3530}
