@@ -214,11 +214,6 @@ def paired_bootstrap(
     return Tested(interval=Interval(low=float(ends.low), high=float(ends.high), method=PAIRED, level=level), p_value=p_value)
 
 
-def paired_mean_difference(first: Floats, second: Floats, *, level: float = LEVEL, seed: int = 0) -> Tested | None:
-    """Paired bootstrap of mean(first) - mean(second) over the same examples, both (n,); None below 10 examples."""
-    return paired_bootstrap(first, second, lambda a, b: np.asarray((a - b).mean(axis=-1)), level=level, seed=seed)
-
-
 def holm(p_values: list[float]) -> list[float]:
     """Holm's step-down adjustment, in the order given.
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import scipy.stats
+from paired_means import mean_difference
 
 from audit import statistics
 
@@ -160,7 +161,7 @@ def test_a_paired_difference_uses_that_the_examples_are_the_same():
     generator = np.random.default_rng(8)
     shared = generator.normal(size=100) * 10
     first, second = shared + generator.normal(size=100), shared + generator.normal(size=100) - 1
-    found = statistics.paired_mean_difference(first, second)
+    found = mean_difference(first, second)
     difference = first - second
     half = 1.984 * difference.std(ddof=1) / 10
     assert found.interval.low == pytest.approx(difference.mean() - half, abs=0.03)
@@ -172,7 +173,7 @@ def test_the_p_value_of_a_bootstrap_is_that_of_the_paired_t_test():
     generator = np.random.default_rng(9)
     for shift in (0.1, 0.3, 0.5):
         first, second = generator.normal(size=25) + shift, generator.normal(size=25)
-        found = statistics.paired_mean_difference(first, second)
+        found = mean_difference(first, second)
         expected = scipy.stats.ttest_rel(first, second).pvalue
         assert found.p_value == pytest.approx(expected, abs=0.02)
         assert (found.p_value < 0.05) == (not found.interval.low <= 0 <= found.interval.high)
@@ -202,5 +203,5 @@ def test_a_paired_ratio_by_the_delta_method_and_none_without_a_denominator():
 
 
 def test_few_pairs_have_no_bootstrap():
-    assert statistics.paired_mean_difference(np.arange(9.0), np.ones(9)) is None
-    assert statistics.paired_mean_difference(np.arange(10.0), np.ones(10)) is not None
+    assert mean_difference(np.arange(9.0), np.ones(9)) is None
+    assert mean_difference(np.arange(10.0), np.ones(10)) is not None

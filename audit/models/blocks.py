@@ -12,6 +12,9 @@ from dataclasses import dataclass
 import torch
 
 from audit.errors import OutOfMemory
+from audit.models.scores import check_finite
+from audit.models.shapes import check_images
+from audit.result import ModelIdentity
 
 _NO_MEMORY = ("DefaultCPUAllocator: can't allocate memory", "Failed to allocate memory", "bad_alloc", "CUDA out of memory")
 
@@ -50,6 +53,22 @@ def map_blocks(
         for block in blocks(images.shape[0], block_rows, images.device)
     ]
     return tuple(torch.cat(columns) for columns in zip(*parts, strict=True))
+
+
+def score_blocks(
+    images: torch.Tensor, identity: ModelIdentity, block_rows: int, forward: Callable[[torch.Tensor], torch.Tensor]
+) -> torch.Tensor:
+    """The scores (n, K) of images (n, c, h, w), `forward` giving those of one block; none for no images.
+
+    Raises:
+        ModelError: the images have another shape than the model was loaded for, or the scores are not finite.
+    """
+    check_images(images, identity)
+    if not len(images):
+        return images.new_zeros(0, identity.classes)
+    (scores,) = map_blocks(images.detach(), block_rows, lambda block, _: (forward(block),))
+    check_finite(scores, identity.label)
+    return scores
 
 
 def _fitting(

@@ -11,14 +11,14 @@ import torch
 
 from audit.errors import InputError, MissingCapability, ModelError
 from audit.models import RowLoss, class_names
-from audit.models.blocks import map_blocks
+from audit.models.blocks import score_blocks
 from audit.models.input_spec import InputSpec
 from audit.models.onnx_batch import why_not
 from audit.models.onnx_session import CUDA, Graph, first_run, open_graph, run
 from audit.models.onnx_torch import OnnxModule
 from audit.models.probe import outputs_before_a_look, probe
-from audit.models.scores import check_finite, check_scores
-from audit.models.shapes import check_declared, check_images, refused
+from audit.models.scores import check_scores
+from audit.models.shapes import check_declared, refused
 from audit.result import ModelIdentity
 from audit.settings import DEFAULT_BLOCK_ROWS
 from audit.text import printable
@@ -96,11 +96,7 @@ class OnnxClassifier:
         Raises:
             ModelError: the images have another shape than the model was loaded for, or the outputs are not finite.
         """
-        check_images(images, self._identity)
-        if not len(images):
-            return images.new_zeros(0, self.classes)
-        (scores,) = map_blocks(images.detach(), self.block_rows, lambda block, _: (self._forward(block),))
-        check_finite(scores, self._identity.label)
+        scores = score_blocks(images, self._identity, self.block_rows, self._forward)
         self._forward_passes += len(images)
         return scores
 

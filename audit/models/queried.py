@@ -11,11 +11,10 @@ import torch
 from audit.errors import MissingCapability, ModelError
 from audit.models import RowLoss
 from audit.models.answers import Labels, Scores, dense, in_order
-from audit.models.blocks import map_blocks
+from audit.models.blocks import score_blocks
 from audit.models.input_spec import InputSpec
 from audit.models.probe import probe
-from audit.models.scores import check_finite, check_scores
-from audit.models.shapes import check_images
+from audit.models.scores import check_scores
 from audit.result import ModelIdentity
 from audit.vocabulary import Capability
 
@@ -88,11 +87,7 @@ class QueriedClassifier:
         Raises:
             ModelError: the images have another shape than the model was loaded for, or the model's answer cannot be used.
         """
-        check_images(images, self._identity)
-        if not len(images):
-            return images.new_zeros(0, self.classes)
-        (scores,) = map_blocks(images.detach(), self._rows, lambda block, _: (self._forward(block),))
-        check_finite(scores, self._identity.label)
+        scores = score_blocks(images, self._identity, self._rows, self._forward)
         self._forward_passes += len(images)
         return scores
 

@@ -10,7 +10,7 @@ import torch
 
 from audit.errors import MissingCapability, ModelError
 from audit.models import RowLoss
-from audit.models.blocks import map_blocks
+from audit.models.blocks import map_blocks, score_blocks
 from audit.models.device import described, exact, torch_device
 from audit.models.input_spec import InputSpec
 from audit.models.live_layers import live_layers
@@ -99,12 +99,8 @@ class TorchClassifier:
         Raises:
             ModelError: the images have another shape than the model was loaded for, or the outputs are not finite.
         """
-        check_images(images, self._identity)
-        if not len(images):
-            return images.new_zeros(0, self.classes)
         with torch.no_grad(), exact():
-            (scores,) = map_blocks(images.detach(), self._block_rows, lambda block, _: (self._forward(block),))
-        check_finite(scores, self._identity.label)
+            scores = score_blocks(images, self._identity, self._block_rows, self._forward)
         self._forward_passes += len(images)
         return scores
 
