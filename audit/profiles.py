@@ -1,7 +1,7 @@
 """The profiles: how much work an audit does, as one table.
 
-`quick` is meant for a CI job, `standard` for a release, `thorough` for a model that must hold. Attack stages run in this order,
-each on the survivors of the one before.
+`quick` is meant for a CI job, `standard` for a release, `thorough` for a model that must hold. The searches of an arm run in this
+order, each on the survivors of the one before.
 """
 
 from __future__ import annotations
@@ -9,66 +9,129 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from audit.errors import InputError
+from audit.vocabulary import Norm
+
+NOISE = "random noise"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """One stage of an arm.
+
+    `attack` is a key of `audit.attacks.stages.ATTACKS`; `steps` are gradient steps, draws or queries, as the attack counts.
+    `loss` is a key of `audit.attacks.losses.LOSSES`, `start` one of `audit.attacks.starts`; `target` k aims at the k-th most
+    promising class and 0 at none; `radius` is where a search from outside the ball starts, in multiples of epsilon.
+    """
+
+    attack: str
+    steps: int = 1
+    loss: str = ""
+    start: str = ""
+    target: int = 0
+    radius: float = 0
+
+    @property
+    def name(self) -> str:
+        """The stage as a reader sees it.
+
+        >>> Search(attack="PGD", steps=20, loss="cross_entropy").name
+        'PGD-20 cross-entropy'
+        """
+        if self.attack == NOISE:
+            return f"{NOISE}, {self.steps} draws"
+        parts = [self.attack if self.steps == 1 else f"{self.attack}-{self.steps}", self.loss.replace("_", "-")]
+        words = " ".join(part for part in parts if part)
+        details = [f"target {self.target}"] * bool(self.target) + [f"from {self.radius:g} epsilon"] * bool(self.radius)
+        return ", ".join([words, *details, *([f"{self.start} start"] if self.start else [])])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
     """One row of the table.
 
-    `pgd_stages` are (loss, steps) of the white-box arm, after FGSM; `curve` are multiples of the threat's epsilon;
-    `fisher_samples` examples enter the Fisher evidence, with `fisher_directions` query directions each.
+    `linf`, `l2` and `l1` are the white-box arm per norm; `score_based` and `label_only` the black-box arm by what a model answers.
+    `curve` are multiples of the threat's epsilon; `fisher_samples` examples enter the Fisher evidence, with `fisher_directions`
+    query directions each.
     """
 
     name: str
     samples: int
-    pgd_stages: tuple[tuple[str, int], ...]
+    linf: tuple[Search, ...]
+    l2: tuple[Search, ...]
+    l1: tuple[Search, ...]
+    score_based: tuple[Search, ...]
+    label_only: tuple[Search, ...]
     reference_steps: int
-    square_queries: int
     reference_queries: int
-    noise_draws: int
     curve: tuple[float, ...]
     curve_steps: int
+    curve_queries: int
     fisher_samples: int
     fisher_directions: int
 
+    def white_box(self, norm: Norm) -> tuple[Search, ...]:
+        """The white-box arm of a norm."""
+        return {Norm.LINF: self.linf, Norm.L2: self.l2, Norm.L1: self.l1}[norm]
+
+
+def _pgd(*stages: tuple[str, int]) -> tuple[Search, ...]:
+    return (Search(attack="FGSM"), *(Search(attack="PGD", loss=loss, steps=steps) for loss, steps in stages))
+
+
+def _queries(draws: int, queries: int) -> tuple[Search, ...]:
+    return (Search(attack=NOISE, steps=draws), Search(attack="Square", steps=queries))
+
+
+_QUICK = _pgd(("cross_entropy", 20), ("margin", 20))
+_STANDARD = _pgd(("cross_entropy", 50), ("margin", 50), ("margin", 50))
+_THOROUGH = _pgd(("cross_entropy", 100), *(("margin", 100),) * 5)
 
 PROFILES = (
     Profile(
         name="quick",
         samples=500,
-        pgd_stages=(("cross_entropy", 20), ("margin", 20)),
+        linf=_QUICK,
+        l2=_QUICK,
+        l1=_QUICK,
+        score_based=_queries(10, 200),
+        label_only=(Search(attack=NOISE, steps=10),),
         reference_steps=40,
-        square_queries=200,
         reference_queries=200,
-        noise_draws=10,
         curve=(0.25, 0.5, 1.0, 2.0),
         curve_steps=20,
+        curve_queries=200,
         fisher_samples=100,
         fisher_directions=64,
     ),
     Profile(
         name="standard",
         samples=1000,
-        pgd_stages=(("cross_entropy", 50), ("margin", 50), ("margin", 50)),
+        linf=_STANDARD,
+        l2=_STANDARD,
+        l1=_STANDARD,
+        score_based=_queries(20, 1000),
+        label_only=(Search(attack=NOISE, steps=20),),
         reference_steps=40,
-        square_queries=1000,
         reference_queries=1000,
-        noise_draws=20,
         curve=(0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0),
         curve_steps=40,
+        curve_queries=1000,
         fisher_samples=300,
         fisher_directions=128,
     ),
     Profile(
         name="thorough",
         samples=1000,
-        pgd_stages=(("cross_entropy", 100), *(("margin", 100),) * 5),
+        linf=_THOROUGH,
+        l2=_THOROUGH,
+        l1=_THOROUGH,
+        score_based=_queries(50, 5000),
+        label_only=(Search(attack=NOISE, steps=50),),
         reference_steps=40,
-        square_queries=5000,
         reference_queries=1000,
-        noise_draws=50,
         curve=(0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0),
         curve_steps=100,
+        curve_queries=5000,
         fisher_samples=1000,
         fisher_directions=256,
     ),

@@ -24,8 +24,8 @@ MEDIAN, RADIUS = "fisher_spectral_norm/median", "linearised_margin_radius/linf"
 MEDIAN_COLUMNS = {MEDIAN: "lambda_max_T", RADIUS: "margin_linf"}
 SETTINGS = {
     "profile name": "quick",
-    "profile pgd_stages": "20, 20",
-    "profile square_queries": "200",
+    "profile linf": "20, 20",
+    "profile score_based": "200",
     "profile reference_steps": "40",
     "profile fisher_directions": "64",
     "block rows": "32",

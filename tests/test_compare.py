@@ -115,7 +115,7 @@ def test_holm_spans_every_row_and_every_model():
 
 def test_what_cannot_be_compared_is_shown_with_its_reason():
     baseline = audited({CLEAN: first(90), WHITE: first(30)})
-    weaker = audited({CLEAN: first(80), WHITE: first(60)}, version="2", settings={**SETTINGS, "profile pgd_stages": "1"})
+    weaker = audited({CLEAN: first(80), WHITE: first(60)}, version="2", settings={**SETTINGS, "profile linf": "1"})
     comparison = compare([baseline, weaker])
     white = next(row for row in comparison.rows if row.key == WHITE)
     assert [outcome.value for outcome in white.values] == [0.3, 0.6] and white.pairs[0].verdict == "not compared"
@@ -134,7 +134,7 @@ def test_three_models_are_ranked_where_every_pair_may_be_compared():
     ]
     assert white.dimension == "Accuracy under white-box attack, L∞ 8/255"
     assert compare(audits[:2]).rankings == ()
-    odd = audited({CLEAN: first(60), WHITE: first(20)}, settings={**SETTINGS, "profile pgd_stages": "1"}, version="9")
+    odd = audited({CLEAN: first(60), WHITE: first(20)}, settings={**SETTINGS, "profile linf": "1"}, version="9")
     assert [ranking.metric for ranking in compare([*audits, odd]).rankings] == [CLEAN]
 
 

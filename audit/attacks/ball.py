@@ -1,8 +1,4 @@
-"""The set of images a threat allows around each clean image: its ball, cut by the pixel range [0, 1].
-
-Sums over pixels go through `row_sum`, a fixed tree of elementwise additions: library reductions may pick another order for
-another number of rows, and a row's result must not depend on its neighbours.
-"""
+"""The set of images a threat allows around each clean image: its ball, cut by the pixel range [0, 1]."""
 
 from __future__ import annotations
 
@@ -11,27 +7,16 @@ from dataclasses import dataclass
 
 import torch
 
-from audit.errors import InputError
+from audit.attacks.l1_ball import greedy_vertex, nearest_l1, row_sum, sparse_sign
 from audit.vocabulary import Norm, Threat
 
 # Smallest positive divisor: keeps 0 / 0 at 0.
 _TINY = 1e-300
 _MAX_ROUNDS = 12
 _RELATIVE_GAP = 1e-4
-
-
-def row_sum(values: torch.Tensor) -> torch.Tensor:
-    """Sum of each row of (n, ...), as (n,), by pairwise halving.
-
-    >>> row_sum(torch.tensor([[1.0, 2.0, 3.0]])).tolist()
-    [6.0]
-    """
-    flat = values.flatten(1)
-    while (width := flat.shape[1]) > 1:
-        half = width // 2
-        paired = flat[:, :half] + flat[:, half : 2 * half]
-        flat = paired if width % 2 == 0 else torch.cat([paired, flat[:, -1:]], dim=1)
-    return flat[:, 0]
+# One round of `farthest` lengthens by at most this factor, or the first clipped round would overshoot.
+_MOST_GROWTH = 50.0
+_L1_SHARE = 0.05
 
 
 def distance(first: torch.Tensor, second: torch.Tensor, norm: Norm) -> torch.Tensor:
@@ -62,14 +47,8 @@ class Ball:
 
     @classmethod
     def around(cls, images: torch.Tensor, threat: Threat) -> Ball:
-        """The ball of `threat` around each of `images`.
-
-        Raises:
-            InputError: the norm has no attack here (L1).
-        """
-        if threat.norm is Norm.L1:
-            raise InputError(f"no attack here searches an L1 ball, so {threat} cannot be attacked; use linf or l2")
-        if threat.norm is Norm.L2:
+        """The ball of `threat` around each of `images`."""
+        if threat.norm is not Norm.LINF:
             return cls(images=images, threat=threat, low=torch.zeros_like(images), high=torch.ones_like(images))
         epsilon, exact = threat.epsilon, images.double()
         low = (exact - epsilon).clamp(min=0).to(images.dtype)
@@ -84,13 +63,15 @@ class Ball:
         return Ball(images=self.images[index], threat=self.threat, low=self.low[index], high=self.high[index])
 
     def project(self, points: torch.Tensor) -> torch.Tensor:
-        """The nearest allowed images to `points` (n, c, h, w), exact for both norms up to rounding.
+        """The nearest allowed images to `points` (n, c, h, w), exact for every norm up to rounding.
 
         For L2 the nearest point is clip(x + s (z - x)) with the largest s <= 1 that stays in the ball; the iteration
         s <- s epsilon / |clip(x + s (z - x)) - x| approaches it from inside, because that length is concave in s.
         """
         if self.threat.norm is Norm.LINF:
             return torch.minimum(torch.maximum(points, self.low), self.high)
+        if self.threat.norm is Norm.L1:
+            return nearest_l1(self.images, points, self.threat.epsilon)
         epsilon, delta = self.threat.epsilon, points - self.images
         scale = (epsilon / length(delta, Norm.L2).clamp(min=_TINY)).clamp(max=1)
         projected = self._along(delta, scale)
@@ -113,38 +94,73 @@ class Ball:
             return confined
         shrink = 1e-6
         while shrink < 1:
-            over = distance(confined, self.images, Norm.L2) > self.threat.epsilon
+            over = distance(confined, self.images, self.threat.norm) > self.threat.epsilon
             if not bool(over.any()):
                 return confined
             smaller = (self.images + (1 - shrink) * (confined - self.images)).clamp(0, 1)
             confined = torch.where(_per_row(over, confined), smaller, confined)
             shrink *= 4
-        over = distance(confined, self.images, Norm.L2) > self.threat.epsilon
+        over = distance(confined, self.images, self.threat.norm) > self.threat.epsilon
         return torch.where(_per_row(over, confined), self.images, confined)
 
     def steepest(self, points: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
         """The direction of unit norm in which the loss rises fastest: the sign for Linf, the normalised gradient for L2.
 
-        For L2, components that would leave [0, 1] are dropped first, since they cost length and change nothing.
+        For L1 it spreads over the largest 5 % of the components, since one component at a time needs as many steps as pixels. For
+        L2 and L1, components that would leave [0, 1] are dropped first: they cost length and change nothing.
         """
         if self.threat.norm is Norm.LINF:
             return gradient.sign()
-        wasted = ((points <= 0) & (gradient < 0)) | ((points >= 1) & (gradient > 0))
-        useful = torch.where(wasted, torch.zeros_like(gradient), gradient).double()
-        return (useful / _per_row(length(useful, Norm.L2).clamp(min=_TINY), useful)).to(points.dtype)
+        useful = useful_part(points, gradient)
+        if self.threat.norm is Norm.L1:
+            return sparse_sign(useful, torch.full((len(useful),), _L1_SHARE, device=useful.device))
+        exact = useful.double()
+        return (exact / _per_row(length(exact, Norm.L2).clamp(min=_TINY), exact)).to(points.dtype)
+
+    def farthest(self, direction: torch.Tensor) -> torch.Tensor:
+        """The allowed image that goes farthest along `direction` (n, c, h, w): the maximiser of a linear loss; x where it is 0."""
+        if self.threat.norm is Norm.LINF:
+            return torch.where(direction > 0, self.high, torch.where(direction < 0, self.low, self.images))
+        useful = useful_part(self.images, direction)
+        if self.threat.norm is Norm.L1:
+            return greedy_vertex(self.images, useful, self.threat.epsilon)
+        # Pixels that reach the range stop there; the others take over their share of the length.
+        exact = useful.double()
+        unit = (exact / _per_row(length(exact, Norm.L2).clamp(min=_TINY), exact)).to(useful.dtype)
+        scale = torch.full((len(unit),), self.threat.epsilon, dtype=torch.float64, device=unit.device)
+        reached = self._along(unit, scale)
+        for _ in range(_MAX_ROUNDS):
+            gone = distance(reached, self.images, Norm.L2)
+            growth = (self.threat.epsilon / gone.clamp(min=_TINY)).clamp(1, _MOST_GROWTH)
+            short = growth > 1 + _RELATIVE_GAP
+            if not bool(short.any()):
+                break
+            scale = torch.where(short, scale * growth, scale)
+            reached = self._along(unit, scale)
+        return self.project(reached)
 
     def random_points(self, generators: Sequence[torch.Generator], *, on_edge: bool = False) -> torch.Tensor:
-        """One random allowed image per row: uniform in the ball, or on its edge (Linf corners, the L2 sphere), then clipped."""
+        """One random allowed image per row: uniform in the ball, or on its edge (Linf corners, L2 or L1 sphere), then clipped."""
         shape, epsilon = self.images.shape[1:], self.threat.epsilon
         deltas = []
         for source in generators:
             if self.threat.norm is Norm.LINF:
                 unit = 2 * torch.rand(shape, generator=source) - 1
                 deltas.append(torch.where(unit < 0, -epsilon, epsilon) if on_edge else epsilon * unit)
+                continue
+            radius = 1.0 if on_edge else float(torch.rand((), generator=source)) ** (1 / shape.numel())
+            if self.threat.norm is Norm.L2:
+                direction = torch.randn(shape, generator=source)
             else:
-                radius = 1.0 if on_edge else float(torch.rand((), generator=source)) ** (1 / shape.numel())
-                normal = torch.randn(shape, generator=source)
-                deltas.append(normal * (epsilon * radius / max(float(length(normal[None], Norm.L2)), _TINY)))
+                signs = torch.where(torch.rand(shape, generator=source) < 0.5, -1.0, 1.0)
+                direction = signs * torch.empty(shape).exponential_(generator=source)
+            deltas.append(direction * (epsilon * radius / max(float(length(direction[None], self.threat.norm)), _TINY)))
         if not deltas:
             return self.images.clone()
         return self.project(self.images + torch.stack(deltas).to(self.images))
+
+
+def useful_part(points: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
+    """`direction` without the components that would leave [0, 1] at `points`."""
+    wasted = ((points <= 0) & (direction < 0)) | ((points >= 1) & (direction > 0))
+    return torch.where(wasted, torch.zeros_like(direction), direction)

@@ -2,66 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
-from functools import partial
-from typing import Protocol
-
 import numpy as np
 import torch
 
-from audit.attacks.fgsm import fgsm
-from audit.attacks.pgd import pgd
-from audit.attacks.random_noise import random_noise
 from audit.attacks.run import Batch, Oracle, verify
-from audit.attacks.square import square
+from audit.attacks.stages import Stage
 from audit.data import Chunk
 from audit.evidence import BROKEN, NATURAL_ERROR, NOT_BROKEN, SURVIVED, UNKNOWN, Floats, ShownFailure, WorstCase
 from audit.models import Classifier
-from audit.profiles import Profile
 from audit.vocabulary import Threat
-
-
-class Attack(Protocol):
-    """Proposes one image per example, (n, c, h, w)."""
-
-    def __call__(self, oracle: Oracle, batch: Batch, threat: Threat) -> torch.Tensor:
-        """Propose."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stage:
-    """One attack of an arm, under the name a reader sees."""
-
-    name: str
-    propose: Attack
-
-
-def white_box_stages(profile: Profile, seed: int) -> tuple[Stage, ...]:
-    """FGSM, then the profile's PGD stages, each from a random start of its own."""
-    stages = [Stage(name="FGSM", propose=fgsm)]
-    seen: Counter[str] = Counter()
-    for loss, steps in profile.pgd_stages:
-        name = f"PGD-{steps} {loss.replace('_', '-')}"
-        seen[name] += 1
-        if seen[name] > 1:
-            name = f"{name}, start {seen[name]}"
-        stages.append(
-            Stage(name=name, propose=partial(pgd, loss=loss, steps=steps, seed=seed, purpose=f"cascade {name}", stop_early=True))
-        )
-    return tuple(stages)
-
-
-def black_box_stages(profile: Profile, seed: int) -> tuple[Stage, ...]:
-    """Random noise, then the Square attack: forward passes only."""
-    noise, searched = f"random noise, {profile.noise_draws} draws", f"Square-{profile.square_queries}"
-    return (
-        Stage(name=noise, propose=partial(random_noise, draws=profile.noise_draws, seed=seed, purpose="cascade noise")),
-        Stage(
-            name=searched,
-            propose=partial(square, queries=profile.square_queries, seed=seed, purpose="cascade Square", stop_early=True),
-        ),
-    )
 
 
 def worst_case(

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from audit.attacks.cascade import Attack
 from audit.attacks.run import Batch, Oracle, verify
+from audit.attacks.stages import Attack
 from audit.data import Chunk
 from audit.evidence import AccuracyEpsilon, Bools, Floats, WorstCase
 from audit.models import Classifier

@@ -1,4 +1,4 @@
-"""The fast gradient sign method (Goodfellow et al. 2015, arXiv 1412.6572), and its L2 form."""
+"""The fast gradient sign method (Goodfellow et al. 2015, arXiv 1412.6572), and its L2 and L1 forms."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from audit.vocabulary import Threat
 
 
 def fgsm(oracle: Oracle, batch: Batch, threat: Threat) -> torch.Tensor:
-    """X + epsilon times the steepest unit direction of the cross-entropy at x, clipped; x itself where the gradient is zero."""
+    """The allowed image where the linearised cross-entropy is largest: x + epsilon sign(g), clipped, for Linf; x where g = 0."""
     if threat.epsilon == 0 or not len(batch):
         return batch.images.clone()
     ball = Ball.around(batch.images, threat)
     _, gradient = oracle.gradient(batch, batch.images, cross_entropy)
-    return ball.project(batch.images + threat.epsilon * ball.steepest(batch.images, gradient))
+    return ball.farthest(gradient)

@@ -1,4 +1,4 @@
-"""Projected gradient descent with a random start (Madry et al. 2018, arXiv 1706.06083), Linf and L2.
+"""Projected gradient descent with a random start (Madry et al. 2018, arXiv 1706.06083), Linf, L2 and L1.
 
 Differs from the source in: the step shrinks.
 """
@@ -10,9 +10,10 @@ import math
 import torch
 
 from audit.attacks.ball import Ball
-from audit.attacks.losses import LOSSES, margin
+from audit.attacks.losses import LOSSES
 from audit.attacks.randomness import generators
-from audit.attacks.run import Batch, Oracle, misclassified
+from audit.attacks.run import Batch, Oracle
+from audit.attacks.strongest import Strongest
 from audit.vocabulary import Threat
 
 
@@ -36,7 +37,7 @@ def pgd(
     Args:
         oracle: the model.
         batch: clean images and labels.
-        threat: Linf or L2.
+        threat: any norm.
         loss: a key of `LOSSES`, maximised in steps of `step_size` times epsilon.
         steps: gradient steps; the last iterate costs one more forward pass.
         seed: of the audit.
@@ -46,23 +47,17 @@ def pgd(
     if threat.epsilon == 0 or not len(batch):
         return batch.images.clone()
     ball = Ball.around(batch.images, threat)
-    strongest = batch.images.clone()
-    highest = torch.full((len(batch),), -torch.inf, device=strongest.device)
+    found = Strongest(batch)
     points = ball.random_points(generators(seed, batch.ids, purpose))
-    alive = torch.arange(len(batch), device=strongest.device)
+    alive = torch.arange(len(batch), device=points.device)
     live = batch
     for taken in range(steps + 1):
         if taken < steps:
             logits, gradient = oracle.gradient(live, points, LOSSES[loss])
         else:
             logits, gradient = oracle.logits(live, points), torch.zeros_like(points)
-        reached = margin(logits, live.labels)
-        broken = misclassified(logits, live.labels)
-        # A tie of logits may be an error all the same: then it is the stronger of two equal margins.
-        better = (reached > highest[alive]) | (broken & (reached == highest[alive]))
-        strongest[alive[better]] = points[better]
-        highest[alive[better]] = reached[better]
-        keep = ~reached.isnan()
+        broken = found.note(alive, points, logits, live)
+        keep = ~logits.isnan().any(dim=1)
         if stop_early:
             keep &= ~broken
         if not bool(keep.all()):
@@ -71,4 +66,4 @@ def pgd(
         if taken == steps or not len(live):
             break
         points = ball.project(points + step_size(taken, steps) * threat.epsilon * ball.steepest(points, gradient))
-    return strongest
+    return found.images

@@ -7,7 +7,7 @@ into the ball and [0, 1], measures them in float64, and asks the model again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -22,23 +22,31 @@ from audit.vocabulary import Norm, Threat
 
 # A proposal further out than float32 rounding explains has left its ball.
 OUTSIDE_TOLERANCE = 1e-6
+# Up to this many classes, a whole Jacobian costs less than the forward passes that single rows need.
+MOST_CLASSES_AT_ONCE = 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """The examples an attack works on: `images` (n, c, h, w) and `labels` (n,) on the device; `rows` (n,) index the chunk."""
+    """The examples an attack works on: `images` (n, c, h, w) and `labels` (n,) on the device; `rows` (n,) index the chunk.
+
+    `targets` (n,) are the classes that targeted losses aim at; the labels themselves where nothing was aimed.
+    """
 
     images: torch.Tensor
     labels: torch.Tensor
+    targets: torch.Tensor
     ids: tuple[str, ...]
     rows: Ints
 
     @classmethod
     def of(cls, chunk: Chunk, device: torch.device) -> Batch:
         """All examples of a chunk."""
+        labels = torch.tensor(chunk.labels, dtype=torch.int64, device=device)
         return cls(
             images=torch.tensor(chunk.images, dtype=torch.float32, device=device),
-            labels=torch.tensor(chunk.labels, dtype=torch.int64, device=device),
+            labels=labels,
+            targets=labels,
             ids=tuple(str(example_id) for example_id in chunk.ids),
             rows=np.arange(len(chunk.labels), dtype=np.int64),
         )
@@ -49,9 +57,14 @@ class Batch:
         return Batch(
             images=self.images[index],
             labels=self.labels[index],
+            targets=self.targets[index],
             ids=tuple(self.ids[i] for i in picked),
             rows=self.rows[picked],
         )
+
+    def aimed(self, targets: torch.Tensor) -> Batch:
+        """The same examples with the classes (n,) that targeted losses aim at."""
+        return replace(self, targets=targets)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -78,12 +91,37 @@ class Oracle:
         self.backward[batch.rows] += 1
 
         def answer(index: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            labels = batch.labels[index]
-            logits, _, gradient = self._classifier.loss_gradient(images[index], lambda z, rows: loss(z, labels[rows]))
+            labels, targets = batch.labels[index], batch.targets[index]
+            logits, _, gradient = self._classifier.loss_gradient(
+                images[index], lambda z, rows: loss(z, labels[rows], targets[rows])
+            )
             return logits, gradient
 
         logits, gradient = self._answers(answer, images, (self._classifier.classes,), tuple(images.shape[1:]))
         return self._noted(batch, logits), torch.where(gradient.isfinite(), gradient, torch.zeros_like(gradient))
+
+    def class_gradients(self, batch: Batch, images: torch.Tensor, classes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits (n, K) and the gradients (n, m, c, h, w) of the logits of `classes` (n, m) at `images` (n, c, h, w).
+
+        All K at once from one forward pass where K is small; with many classes one pass for each of the m. Components that are
+        not finite count as zero.
+        """
+        count, wanted = self._classifier.classes, classes.shape[1]
+        if count <= max(MOST_CLASSES_AT_ONCE, wanted):
+            self.forward[batch.rows] += 1
+            self.backward[batch.rows] += count
+            shape = tuple(images.shape[1:])
+            logits, rows = self._answers(
+                lambda index: self._classifier.jacobian(images[index]), images, (count,), (count, images[:1].numel())
+            )
+            logits = self._noted(batch, logits)
+            chosen = rows.gather(1, classes[:, :, None].expand(-1, -1, rows.shape[2])).view(-1, wanted, *shape)
+            return logits, torch.where(chosen.isfinite(), chosen, torch.zeros_like(chosen))
+        parts = []
+        for column in range(wanted):
+            logits, gradient = self.gradient(batch.aimed(classes[:, column]), images, _logit_of_target)
+            parts.append(gradient)
+        return logits, torch.stack(parts, dim=1)
 
     def _answers(
         self, call: Callable[[torch.Tensor], tuple[torch.Tensor, ...]], images: torch.Tensor, *shapes: tuple[int, ...]
@@ -106,6 +144,10 @@ class Oracle:
         unanswered = ~logits.isfinite().all(dim=1)
         self.unanswered[batch.rows[unanswered.cpu().numpy()]] = True
         return torch.where(unanswered[:, None], torch.full_like(logits, torch.nan), logits)
+
+
+def _logit_of_target(logits: torch.Tensor, labels: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return logits.gather(1, targets[:, None])[:, 0]
 
 
 def misclassified(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

@@ -11,9 +11,9 @@ import math
 import torch
 
 from audit.attacks.ball import Ball
-from audit.attacks.losses import margin
 from audit.attacks.randomness import generators
-from audit.attacks.run import Batch, Oracle, misclassified
+from audit.attacks.run import Batch, Oracle
+from audit.attacks.strongest import Strongest
 from audit.errors import InputError
 from audit.vocabulary import Norm, Threat
 
@@ -59,16 +59,21 @@ def square(
     device = batch.images.device
     stripes, draws = _draws(generators(seed, batch.ids, purpose), queries, c, w)
     ball = Ball.around(batch.images, threat)
-    strongest = torch.where(stripes.to(device), ball.high, ball.low)
-    highest = margin(oracle.logits(batch, strongest), batch.labels).nan_to_num(nan=-torch.inf)
-    alive = _unbroken(highest) if stop_early else torch.arange(len(batch), device=device)
+    found = Strongest(batch)
+    alive = torch.arange(len(batch), device=device)
+    first = torch.where(stripes.to(device), ball.high, ball.low)
+    broken = found.note(alive, first, oracle.logits(batch, first), batch)
+    # What was not answered is still a place to go on from.
+    found.images[found.highest.isinf()] = first[found.highest.isinf()]
+    if stop_early:
+        alive = (~broken).nonzero()[:, 0]
     draws = draws.to(device)
     live, ball = batch.take(alive), ball.take(alive)
     rows, columns = torch.arange(h, device=device), torch.arange(w, device=device)
     for query in range(1, queries):
         if not len(live):
             break
-        points, side = strongest[alive], window_side(query, queries, h, w)
+        points, side = found.images[alive], window_side(query, queries, h, w)
         u = draws[alive, query - 1]
         top = (u[:, 0] * (h - side + 1)).long().clamp(max=h - side)[:, None]
         left = (u[:, 1] * (w - side + 1)).long().clamp(max=w - side)[:, None]
@@ -78,21 +83,11 @@ def square(
         proposal = torch.where(window, torch.where(up, ball.high, ball.low), points)
         idle = (proposal == points).flatten(1).all(dim=1).view(-1, 1, 1, 1)
         proposal = torch.where(idle & window, torch.where(up, ball.low, ball.high), proposal)
-        logits = oracle.logits(live, proposal)
-        reached = margin(logits, live.labels)
-        broken = misclassified(logits, live.labels)
-        # A tie of logits may be an error all the same: then it is the stronger of two equal margins.
-        better = (reached > highest[alive]) | (broken & (reached == highest[alive]))
-        strongest[alive[better]] = proposal[better]
-        highest[alive[better]] = reached[better]
-        if stop_early and bool((broken & better).any()):
-            kept = (~(broken & better)).nonzero()[:, 0]
+        broken = found.note(alive, proposal, oracle.logits(live, proposal), live)
+        if stop_early and bool(broken.any()):
+            kept = (~broken).nonzero()[:, 0]
             alive, live, ball = alive[kept], live.take(kept), ball.take(kept)
-    return strongest
-
-
-def _unbroken(highest: torch.Tensor) -> torch.Tensor:
-    return (highest <= 0).nonzero()[:, 0]
+    return found.images
 
 
 def _draws(sources: list[torch.Generator], queries: int, c: int, w: int) -> tuple[torch.Tensor, torch.Tensor]:

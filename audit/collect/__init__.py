@@ -106,7 +106,7 @@ COLLECTORS: Mapping[Evidence, Collector] = {
             capabilities=_GRADIENTS,
             needs=_CLEAN,
             collect=worst_case.collect_white_box,
-            reads=frozenset({"seed", "profile.pgd_stages", "shown_failures", "keep_images"}),
+            reads=frozenset({"seed", "profile.linf", "profile.l2", "profile.l1", "shown_failures", "keep_images"}),
         ),
         Collector(
             kind=Evidence.WORST_CASE_BLACK_BOX,
@@ -114,7 +114,7 @@ COLLECTORS: Mapping[Evidence, Collector] = {
             capabilities=_SCORES,
             needs=_CLEAN,
             collect=worst_case.collect_black_box,
-            reads=frozenset({"seed", "profile.noise_draws", "profile.square_queries", "shown_failures", "keep_images"}),
+            reads=frozenset({"seed", "profile.score_based", "shown_failures", "keep_images"}),
         ),
         Collector(
             kind=Evidence.ACCURACY_EPSILON,
@@ -123,7 +123,7 @@ COLLECTORS: Mapping[Evidence, Collector] = {
             needs=_CLEAN | {Evidence.WORST_CASE_WHITE_BOX},
             needs_without_gradients=_CLEAN | {Evidence.WORST_CASE_BLACK_BOX},
             collect=accuracy_epsilon.collect,
-            reads=frozenset({"seed", "profile.curve", "profile.curve_steps", "profile.square_queries"}),
+            reads=frozenset({"seed", "profile.curve", "profile.curve_steps", "profile.curve_queries"}),
         ),
         Collector(
             kind=Evidence.FISHER_SPECTRUM,
@@ -164,8 +164,6 @@ def why_not(kind: Evidence, lacks: Mapping[Capability, str], threat: Threat | No
         return next((why for need in sorted(node.needs) if (why := why_not(need, lacks, threat))), None)
     collector = node
     if collector.per_threat and threat is not None:
-        if threat.norm is Norm.L1:
-            return "no attack here searches an L1 ball; use linf or l2"
         gradients = Capability.GRADIENTS not in lacks and kind is not Evidence.WORST_CASE_BLACK_BOX
         if not gradients and threat.norm is not Norm.LINF:
             return f"the query-only attack here (Square) is defined for L∞ only, not for {threat.norm.label}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from audit.attacks.cascade import Attack
 from audit.attacks.epsilon_curve import accuracy_epsilon
 from audit.attacks.pgd import pgd
 from audit.attacks.square import square
+from audit.attacks.stages import Attack
 from audit.data import Chunk
 from audit.evidence import AccuracyEpsilon, Evidence, EvidenceKey, EvidenceStore, WorstCase
 from audit.models import Classifier
@@ -24,7 +24,7 @@ def collect(
     attack: Attack
     if Capability.GRADIENTS in classifier.lacks:
         arm, kind = "black-box", Evidence.WORST_CASE_BLACK_BOX
-        attack = partial(square, queries=profile.square_queries, seed=settings.seed, purpose="curve", stop_early=True)
+        attack = partial(square, queries=profile.curve_queries, seed=settings.seed, purpose="curve", stop_early=True)
     else:
         arm, kind = "white-box", Evidence.WORST_CASE_WHITE_BOX
         attack = partial(pgd, loss="margin", steps=profile.curve_steps, seed=settings.seed, purpose="curve", stop_early=True)

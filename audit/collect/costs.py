@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from audit.evidence import Evidence
 from audit.fisher.queries import rows_asked
+from audit.profiles import Search
 from audit.settings import Settings
 from audit.vocabulary import Capability
 
@@ -26,7 +27,6 @@ def too_expensive(kind: Evidence, classes: int) -> str | None:
 def passes(kind: Evidence, settings: Settings, lacks: Mapping[Capability, str], classes: int, dimension: int) -> tuple[int, int]:
     """Forward and backward passes per image at most; Fisher evidence is gathered on the profile's `fisher_samples` images only."""
     profile = settings.profile
-    steps = sum(count for _, count in profile.pgd_stages)
     points = len(profile.curve) - 1
     gradients = Capability.GRADIENTS not in lacks
     match kind:
@@ -35,19 +35,25 @@ def passes(kind: Evidence, settings: Settings, lacks: Mapping[Capability, str], 
         case Evidence.REFERENCE_ATTACK:
             return (profile.reference_steps + 2, profile.reference_steps) if gradients else (profile.reference_queries + 1, 0)
         case Evidence.WORST_CASE_WHITE_BOX:
-            return steps + 2 + 2 * len(profile.pgd_stages), steps + 1
+            arms = (profile.linf, profile.l2, profile.l1)
+            return max(map(_forward, arms)), max(sum(search.steps for search in arm) for arm in arms)
         case Evidence.WORST_CASE_BLACK_BOX:
-            return profile.noise_draws + profile.square_queries + 2, 0
+            return _forward(profile.score_based), 0
         case Evidence.ACCURACY_EPSILON:
             if gradients:
                 return points * (profile.curve_steps + 2), points * profile.curve_steps
-            return points * (profile.square_queries + 1), 0
+            return points * (profile.curve_queries + 1), 0
         case Evidence.FISHER_SPECTRUM:
             return 1, classes
         case Evidence.FISHER_ESTIMATE:
             return sum(rows_asked(dimension, profile.fisher_directions)), 0
         case Evidence.TEMPERATURE:
             return 0, 0
+
+
+def _forward(arm: Sequence[Search]) -> int:
+    """The last iterate and the harness ask once more each."""
+    return sum(search.steps + 2 for search in arm)
 
 
 # Calls with one block before anything is measured: up to four forms of request, four looks, one at the outputs, five repetitions.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from audit.attacks.cascade import black_box_stages, white_box_stages, worst_case
+from audit.attacks.cascade import worst_case
+from audit.attacks.stages import stages
 from audit.collect.predictions import clean
 from audit.data import Chunk
 from audit.evidence import EvidenceStore, WorstCase
@@ -14,19 +15,19 @@ from audit.vocabulary import Threat
 def collect_white_box(
     classifier: Classifier, chunk: Chunk, settings: Settings, needed: EvidenceStore, threat: Threat | None
 ) -> WorstCase:
-    """FGSM, then the profile's PGD stages, on the survivors of the stage before."""
+    """The profile's white-box arm for the threat's norm, each search on the survivors of the one before."""
     assert threat is not None, "a worst case belongs to a threat"
-    stages = white_box_stages(settings.profile, settings.seed)
-    return worst_case(classifier, chunk, clean(needed).logits, threat, stages, _shown(settings))
+    arm = stages(settings.profile.white_box(threat.norm), settings.seed, classifier.classes)
+    return worst_case(classifier, chunk, clean(needed).logits, threat, arm, _shown(settings))
 
 
 def collect_black_box(
     classifier: Classifier, chunk: Chunk, settings: Settings, needed: EvidenceStore, threat: Threat | None
 ) -> WorstCase:
-    """Random noise, then Square, on the survivors."""
+    """The profile's searches that only ask, each on the survivors of the one before."""
     assert threat is not None, "a worst case belongs to a threat"
-    stages = black_box_stages(settings.profile, settings.seed)
-    return worst_case(classifier, chunk, clean(needed).logits, threat, stages, _shown(settings))
+    arm = stages(settings.profile.score_based, settings.seed, classifier.classes)
+    return worst_case(classifier, chunk, clean(needed).logits, threat, arm, _shown(settings))
 
 
 def _shown(settings: Settings) -> int:

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
-from audit.profiles import Profile
+from audit.profiles import Profile, Search
 from audit.result import Manifest
 from audit.settings import Settings
 from audit.text import redact
@@ -42,7 +42,14 @@ def manifest(command: str, settings: Settings, device: str) -> Manifest:
             "block rows": str(settings.block_rows)
             + (f" (halved: {settings.halved_from} did not fit)" if settings.halved_from else ""),
             "chunk rows": str(settings.chunk_rows),
-            **{f"profile {field.name}": str(getattr(profile, field.name)) for field in fields(profile)},
+            **{f"profile {field.name}": _written(getattr(profile, field.name)) for field in fields(profile)},
         },
         versions=versions,
     )
+
+
+def _written(value: object) -> str:
+    """A field of a profile in words: an arm is the list of its searches."""
+    if isinstance(value, tuple) and value and isinstance(value[0], Search):
+        return "; ".join(search.name for search in value)
+    return str(value)

@@ -30,6 +30,7 @@ from audit.metrics.adversarial import (
 from audit.metrics.check_texts import CHECK_TEXTS, CheckText
 from audit.metrics.fisher import saturated_share
 from audit.metrics.margin import MOST_ZERO_GRADIENTS
+from audit.profiles import NOISE
 from audit.result import CheckRecord
 from audit.vocabulary import Threat
 
@@ -38,7 +39,6 @@ MOST_SATURATED = 0.10
 TEMPERATURE_RANGE = (0.5, 2.0)
 MOST_UNKNOWN = 0.01
 BEATEN_COUNT, BEATEN_SHARE = 2, 0.005
-NOISE = "random noise"
 ARMS = (Evidence.WORST_CASE_WHITE_BOX, Evidence.WORST_CASE_BLACK_BOX)
 
 

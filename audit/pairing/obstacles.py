@@ -32,9 +32,12 @@ RELATIVE_TO_REFERENCE = frozenset(
 # Settings that only choose examples or points, so that what both audits have is still the same measurement.
 _CHOOSING = frozenset({"profile name", "profile samples", "profile curve", "profile fisher_samples"})
 _READ_BY = {
-    "profile pgd_stages": frozenset({WHITE_BOX, CURVE}),
-    "profile square_queries": frozenset({BLACK_BOX, CURVE}),
-    "profile noise_draws": frozenset({BLACK_BOX}),
+    "profile linf": frozenset({WHITE_BOX, CURVE}),
+    "profile l2": frozenset({WHITE_BOX, CURVE}),
+    "profile l1": frozenset({WHITE_BOX, CURVE}),
+    "profile score_based": frozenset({BLACK_BOX, CURVE}),
+    "profile label_only": frozenset({BLACK_BOX, CURVE}),
+    "profile curve_queries": frozenset({CURVE}),
     "profile reference_steps": REFERENCE_ATTACK,
     "profile reference_queries": REFERENCE_ATTACK,
     "profile curve_steps": frozenset({CURVE}),

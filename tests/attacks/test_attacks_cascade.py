@@ -1,21 +1,23 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
+import small_arms
 import torch
 import trained_digits
 
-from audit.attacks.cascade import black_box_stages, white_box_stages, worst_case
+from audit.attacks.cascade import worst_case
 from audit.attacks.epsilon_curve import accuracy_epsilon
 from audit.attacks.fgsm import fgsm
+from audit.attacks.stages import stages
 from audit.data import Chunk
 from audit.evidence import BROKEN, NATURAL_ERROR, NOT_BROKEN, SURVIVED, UNKNOWN
 from audit.models.torch_module import wrap
-from audit.profiles import PROFILES, profile
+from audit.profiles import PROFILES, Search
 from audit.settings import Settings
 from audit.vocabulary import Threat
 
-SMALL = replace(profile("quick"), pgd_stages=(("cross_entropy", 5), ("margin", 5), ("margin", 5)), square_queries=30, noise_draws=4)
+TWICE = Search(attack="PGD", loss="margin", steps=5)
+WHITE = stages((*small_arms.pgd(cross_entropy=5, margin=5), TWICE), 0, 10)
+BLACK = stages(small_arms.queries(4, 30), 0, 10)
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +32,8 @@ def subject():
 def test_columns_agree_with_each_other_and_with_the_model(subject):
     classifier, chunk, clean = subject
     threat = Threat.parse("linf:0.06")
-    evidence = worst_case(classifier, chunk, clean, threat, white_box_stages(SMALL, 0), shown=24)
-    assert evidence.attacks == ("FGSM", "PGD-5 cross-entropy", "PGD-5 margin", "PGD-5 margin, start 2")
+    evidence = worst_case(classifier, chunk, clean, threat, WHITE, shown=24)
+    assert evidence.attacks == ("FGSM", "PGD-5 cross-entropy", "PGD-5 margin", "PGD-5 margin, run 2")
     natural = clean.argmax(axis=1) != chunk.labels
     assert natural[[4, 7]].all() and (evidence.state[natural] == BROKEN).all()
     assert (evidence.broken_by[natural] == NATURAL_ERROR).all() and (evidence.forward_passes[natural] == 0).all()
@@ -53,7 +55,7 @@ def test_columns_agree_with_each_other_and_with_the_model(subject):
 
 def test_a_survivor_of_every_stage_saw_every_stage(subject):
     classifier, chunk, clean = subject
-    evidence = worst_case(classifier, chunk, clean, Threat.parse("linf:0.02"), white_box_stages(SMALL, 0), shown=0)
+    evidence = worst_case(classifier, chunk, clean, Threat.parse("linf:0.02"), WHITE, shown=0)
     survivors = evidence.robust
     # FGSM 1 + 1, three times PGD 6 + 1; gradients 1 + 15.
     assert (evidence.forward_passes[survivors] == 2 + 3 * 7).all() and (evidence.backward_passes[survivors] == 16).all()
@@ -63,16 +65,16 @@ def test_a_survivor_of_every_stage_saw_every_stage(subject):
 def test_black_box_arm_uses_no_gradient_and_is_weaker(subject):
     classifier, chunk, clean = subject
     threat = Threat.parse("linf:0.1")
-    white = worst_case(classifier, chunk, clean, threat, white_box_stages(SMALL, 0), shown=0)
-    black = worst_case(classifier, chunk, clean, threat, black_box_stages(SMALL, 0), shown=0)
+    white = worst_case(classifier, chunk, clean, threat, WHITE, shown=0)
+    black = worst_case(classifier, chunk, clean, threat, BLACK, shown=0)
     assert black.attacks == ("random noise, 4 draws", "Square-30") and black.backward_passes.sum() == 0
     assert white.robust.sum() <= black.robust.sum() < black.clean_correct.sum()
 
 
-@pytest.mark.parametrize("stages", [white_box_stages, black_box_stages])
-def test_epsilon_zero_is_clean_accuracy(subject, stages):
+@pytest.mark.parametrize("arm", [WHITE, BLACK])
+def test_epsilon_zero_is_clean_accuracy(subject, arm):
     classifier, chunk, clean = subject
-    evidence = worst_case(classifier, chunk, clean, Threat.parse("linf:0"), stages(SMALL, 0), shown=24)
+    evidence = worst_case(classifier, chunk, clean, Threat.parse("linf:0"), arm, shown=24)
     assert (evidence.robust == evidence.clean_correct).all() and evidence.forward_passes.sum() == 0
 
 
@@ -88,8 +90,8 @@ def test_an_example_the_model_cannot_answer_is_unknown_unless_broken():
     chunk = Chunk(positions=np.arange(4), ids=np.array(list("abcd")), labels=np.zeros(4, dtype=np.int64), images=images)
     classifier = wrap(Fragile(), image_shape=(1, 3, 3), device="cpu")
     clean = classifier.logits(torch.from_numpy(images)).double().numpy()
-    for stages in (white_box_stages(SMALL, 0), black_box_stages(SMALL, 0)):
-        evidence = worst_case(classifier, chunk, clean, Threat.parse("linf:0.05"), stages, shown=0)
+    for arm in (WHITE, BLACK):
+        evidence = worst_case(classifier, chunk, clean, Threat.parse("linf:0.05"), arm, shown=0)
         assert evidence.state.tolist() == [SURVIVED, UNKNOWN, BROKEN, SURVIVED]
         assert evidence.robust.tolist() == [True, False, False, True]
     curve = accuracy_epsilon(classifier, chunk, evidence, (0.5, 1.0, 2.0), "white-box", fgsm)
@@ -98,8 +100,10 @@ def test_an_example_the_model_cannot_answer_is_unknown_unless_broken():
 
 def test_stage_names_are_unique_in_every_profile():
     for row in PROFILES:
-        for stages in (white_box_stages(row, 0), black_box_stages(row, 0)):
-            assert len({stage.name for stage in stages}) == len(stages)
+        for arm in (row.linf, row.l2, row.l1, row.score_based, row.label_only):
+            for classes in (2, 10):
+                found = stages(arm, 0, classes)
+                assert found and len({stage.name for stage in found}) == len(found)
 
 
 def test_curve_epsilons():
@@ -124,7 +128,7 @@ def test_curve_on_a_linear_model_is_its_distance_distribution():
     chunk = Chunk(positions=np.arange(60), ids=np.arange(60).astype(str), labels=labels, images=images.numpy())
     threat = Threat.parse("linf:0.02")
     budgets = (0.0, 0.005, 0.01, 0.02, 0.04)
-    evidence = worst_case(classifier, chunk, clean, threat, white_box_stages(SMALL, 0), shown=0)
+    evidence = worst_case(classifier, chunk, clean, threat, WHITE, shown=0)
     curve = accuracy_epsilon(classifier, chunk, evidence, budgets, "white-box", fgsm)
     distance = np.abs(clean[:, 0] - clean[:, 1]) / float(w.abs().sum())
     expected = (distance[:, None] > np.array(curve.epsilons)) & (clean.argmax(axis=1) == labels)[:, None]

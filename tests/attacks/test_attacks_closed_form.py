@@ -42,7 +42,7 @@ def binary(scale: float = 1.0):
         network[1].bias.copy_(torch.tensor([-offset / 2, offset / 2]))
     gaps = x.flatten(1) @ w - offset
     labels = (gaps < 0).long()
-    batch = Batch(images=x, labels=labels, ids=tuple(map(str, range(20))), rows=np.arange(20))
+    batch = Batch(images=x, labels=labels, targets=labels, ids=tuple(map(str, range(20))), rows=np.arange(20))
     return wrap(network, image_shape=SHAPE, device="cpu"), batch, w, gaps.abs()
 
 

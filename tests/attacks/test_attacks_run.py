@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from audit.attacks.losses import cross_entropy, margin
+from audit.attacks.losses import cross_entropy, logit_margin, margin
 from audit.attacks.run import Batch, Oracle, verify
 from audit.models.torch_module import wrap
 from audit.vocabulary import Threat
@@ -29,7 +29,13 @@ class Kinked(torch.nn.Module):
 def fragile():
     x = torch.full((7, 1, 4, 4), 0.25)
     x[[2, 5], 0, 0, 0] = 0.95
-    batch = Batch(images=x, labels=torch.zeros(7, dtype=torch.long), ids=tuple("abcdefg"), rows=np.arange(3, 10))
+    batch = Batch(
+        images=x,
+        labels=torch.zeros(7, dtype=torch.long),
+        targets=torch.zeros(7, dtype=torch.long),
+        ids=tuple("abcdefg"),
+        rows=np.arange(3, 10),
+    )
     return wrap(Fragile(), image_shape=(1, 4, 4), device="cpu"), batch
 
 
@@ -42,7 +48,7 @@ def test_rows_without_an_answer_are_set_aside_and_the_others_unharmed(fragile):
     assert oracle.forward.tolist() == [0] * 3 + [1] * 7 + [0] * 2
     good = torch.tensor([0, 1, 3, 4, 6])
     assert torch.equal(logits[good], classifier.logits(batch.images[good]))
-    logits, gradient = oracle.gradient(batch, batch.images, margin)
+    logits, gradient = oracle.gradient(batch, batch.images, logit_margin)
     assert logits[2].isnan().all() and bool(gradient.isfinite().all()) and bool((gradient[2] == 0).all())
     assert torch.equal(
         gradient[good], classifier.loss_gradient(batch.images[good], lambda z, r: margin(z, batch.labels[good][r]))[2]
@@ -52,9 +58,15 @@ def test_rows_without_an_answer_are_set_aside_and_the_others_unharmed(fragile):
 def test_gradients_that_are_not_finite_do_not_stop_the_others():
     x = torch.full((3, 1, 4, 4), 0.25)
     x[1] = 0.0
-    batch = Batch(images=x, labels=torch.zeros(3, dtype=torch.long), ids=tuple("abc"), rows=np.arange(3))
+    batch = Batch(
+        images=x,
+        labels=torch.zeros(3, dtype=torch.long),
+        targets=torch.zeros(3, dtype=torch.long),
+        ids=tuple("abc"),
+        rows=np.arange(3),
+    )
     oracle = Oracle(wrap(Kinked(), image_shape=(1, 4, 4), device="cpu"), 3)
-    _, gradient = oracle.gradient(batch, batch.images, margin)
+    _, gradient = oracle.gradient(batch, batch.images, logit_margin)
     assert bool(gradient.isfinite().all()) and bool((gradient[[0, 2]] != 0).all())
 
 
@@ -74,7 +86,9 @@ def test_proposals_outside_are_flagged_clipped_and_asked_again(fragile):
 
 def test_only_the_models_answer_counts():
     x = torch.full((1, 1, 4, 4), 0.45)
-    batch = Batch(images=x, labels=torch.zeros(1, dtype=torch.long), ids=("a",), rows=np.arange(1))
+    batch = Batch(
+        images=x, labels=torch.zeros(1, dtype=torch.long), targets=torch.zeros(1, dtype=torch.long), ids=("a",), rows=np.arange(1)
+    )
     oracle = Oracle(wrap(Fragile(), image_shape=(1, 4, 4), device="cpu"), 1)
     # Far outside the proposal is misclassified; inside the ball it is not.
     assert not verify(oracle, batch, x + 0.4, Threat.parse("linf:0.01")).broken[0]
@@ -85,6 +99,6 @@ def test_losses_against_autograd_free_numpy():
     z = torch.randn(6, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     y = torch.tensor([0, 1, 2, 3, 0, 1])
     p = np.exp(z.numpy()) / np.exp(z.numpy()).sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(cross_entropy(z, y).numpy(), -np.log(p[np.arange(6), y]))
+    np.testing.assert_allclose(cross_entropy(z, y, y).numpy(), -np.log(p[np.arange(6), y]))
     slow = [max(z[i, k] for k in range(4) if k != y[i]) - z[i, y[i]] for i in range(6)]
     np.testing.assert_allclose(margin(z, y).numpy(), slow)

@@ -50,7 +50,7 @@ def test_square_equals_the_slow_reference():
     classifier = wrap(network, image_shape=(3, 7, 6), device="cpu")
     x = torch.rand(5, 3, 7, 6)
     labels = classifier.logits(x).argmax(dim=1)
-    batch = Batch(images=x, labels=labels, ids=tuple("abcde"), rows=np.arange(5))
+    batch = Batch(images=x, labels=labels, targets=labels, ids=tuple("abcde"), rows=np.arange(5))
     threat = Threat.parse("linf:0.1")
     fast = square(Oracle(classifier, 5), batch, threat, queries=60, seed=4, purpose="p", stop_early=False)
     for i in range(5):
@@ -87,7 +87,9 @@ def test_window_follows_the_published_schedule(size):
 def test_tiny_images_and_other_norms():
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(2, 2))
     classifier = wrap(network, image_shape=(1, 1, 2), device="cpu")
-    batch = Batch(images=torch.rand(2, 1, 1, 2), labels=torch.tensor([0, 1]), ids=("a", "b"), rows=np.arange(2))
+    batch = Batch(
+        images=torch.rand(2, 1, 1, 2), labels=torch.tensor([0, 1]), targets=torch.tensor([0, 1]), ids=("a", "b"), rows=np.arange(2)
+    )
     square(Oracle(classifier, 2), batch, Threat.parse("linf:0.1"), queries=20, seed=0, purpose="p", stop_early=False)
     with pytest.raises(InputError, match="Square"):
         square(Oracle(classifier, 2), batch, Threat.parse("l2:0.1"), queries=20, seed=0, purpose="p", stop_early=False)

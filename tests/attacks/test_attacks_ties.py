@@ -33,7 +33,13 @@ ATTACKS = {
 def test_a_tie_that_is_an_error_is_found(name, stop):
     classifier = wrap(Tied(), image_shape=(1, 2, 2), device="cpu")
     x = torch.full((12, 1, 2, 2), 0.5)
-    batch = Batch(images=x, labels=torch.ones(12, dtype=torch.long), ids=tuple("abcdefghijkl"), rows=np.arange(12))
+    batch = Batch(
+        images=x,
+        labels=torch.ones(12, dtype=torch.long),
+        targets=torch.ones(12, dtype=torch.long),
+        ids=tuple("abcdefghijkl"),
+        rows=np.arange(12),
+    )
     oracle, threat = Oracle(classifier, 12), Threat.parse("linf:0.1")
     assert bool((classifier.logits(x).argmax(dim=1) == 1).all())
     assert verify(oracle, batch, ATTACKS[name](oracle, batch, threat, stop), threat).broken.all()

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import mlflow
 import pytest
+import small_arms
 from click.testing import CliRunner
 
 from audit import models, result
@@ -28,7 +29,8 @@ THREAT = "linf:0.15"
 NAME = "gated"
 # The gate reads numbers; how hard the attacks tried is none of this file's business.
 LIGHT = replace(
-    profile("quick"), pgd_stages=(("cross_entropy", 5),), reference_steps=5, square_queries=10, reference_queries=10, noise_draws=1,
+    profile("quick"), linf=small_arms.pgd(cross_entropy=5), reference_steps=5, score_based=small_arms.queries(1, 10),
+    reference_queries=10, curve_queries=10,
     curve=(1.0,), curve_steps=3, fisher_samples=10, fisher_directions=4,
 )  # fmt: skip
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
+import small_arms
 import torch
 
 from audit.collect import COLLECTORS, FITS
@@ -16,11 +17,12 @@ from audit.vocabulary import Capability, Threat
 
 SMALL = replace(
     profile("quick"),
-    pgd_stages=(("cross_entropy", 4), ("margin", 4)),
+    linf=small_arms.pgd(cross_entropy=4, margin=4),
+    l2=small_arms.pgd(cross_entropy=4, margin=4),
     reference_steps=6,
-    square_queries=20,
     reference_queries=20,
-    noise_draws=3,
+    score_based=small_arms.queries(3, 20),
+    curve_queries=20,
     curve_steps=4,
     fisher_samples=7,
     fisher_directions=12,

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import small_arms
 from policy_text import open_policy
 
 from audit import data, models
@@ -164,8 +165,8 @@ def test_the_declared_settings_are_the_ones_read(gathered, digits_store):
     ("change", "invalid"),
     [
         ({"seed": 1}, {"reference_attack", "worst_case_white_box", "worst_case_black_box", "accuracy_epsilon", "fisher_estimate"}),
-        ({"profile": replace(SETTINGS.profile, square_queries=7)}, {"worst_case_black_box", "accuracy_epsilon"}),
-        ({"profile": replace(SETTINGS.profile, pgd_stages=(("margin", 3),))}, {"worst_case_white_box", "accuracy_epsilon"}),
+        ({"profile": replace(SETTINGS.profile, score_based=small_arms.queries(1, 7))}, {"worst_case_black_box"}),
+        ({"profile": replace(SETTINGS.profile, linf=small_arms.pgd(margin=3))}, {"worst_case_white_box", "accuracy_epsilon"}),
         ({"profile": replace(SETTINGS.profile, fisher_directions=7)}, {"fisher_estimate"}),
         ({"shown_failures": 1}, {"worst_case_white_box", "worst_case_black_box", "accuracy_epsilon"}),
         ({"device": "cpu"}, set()),

@@ -16,9 +16,11 @@ from pathlib import Path
 import torch
 torch.set_num_threads(1)
 from audit.pipeline import AuditRequest, run_audit
+from audit.profiles import Search
 from audit.settings import Settings
 settings = replace(Settings.of("quick"), samples=int(sys.argv[1]))
-short = replace(settings.profile, square_queries=10, reference_queries=10, noise_draws=2, curve=(1.0,), fisher_samples=32)
+queries = (Search(attack="random noise", steps=2), Search(attack="Square", steps=10))
+short = replace(settings.profile, score_based=queries, curve_queries=10, reference_queries=10, curve=(1.0,), fisher_samples=32)
 request = AuditRequest(models=("model.onnx",), data="data.npz", settings=replace(settings, profile=short), out=Path(sys.argv[1]))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 assert run_audit(request).result.data.samples == int(sys.argv[1])

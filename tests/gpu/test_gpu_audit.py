@@ -13,6 +13,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+import small_arms
 import torch
 from torch import nn
 
@@ -41,9 +42,8 @@ CONTINUOUS = 1e-4
 SETTINGS = Settings(
     profile=replace(
         profile("quick"),
-        pgd_stages=(("cross_entropy", 10), ("margin", 10)),
-        square_queries=60,
-        noise_draws=5,
+        linf=small_arms.pgd(cross_entropy=10, margin=10),
+        score_based=small_arms.queries(5, 60),
         fisher_samples=200,
     )
 )

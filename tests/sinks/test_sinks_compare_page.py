@@ -79,8 +79,8 @@ def test_a_hostile_name_is_text(tmp_path, name):
 
 
 def test_what_was_not_compared_is_named_with_its_reason(tmp_path):
-    text = text_of(written(tmp_path, pair(settings={**SETTINGS, "profile pgd_stages": "1"})))
-    assert "B: attack settings. Their settings differ (pgd_stages 1 against 20, 20)" in text
+    text = text_of(written(tmp_path, pair(settings={**SETTINGS, "profile linf": "1"})))
+    assert "B: attack settings. Their settings differ (linf 1 against 20, 20)" in text
     assert f"Not compared for this: {WHITE} ." in text
     assert "Nothing of B could be compared" not in text
     nothing = pair(data_digest="f" * 64)

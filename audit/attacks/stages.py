@@ -1,0 +1,65 @@
+"""From the profile's table to attacks that run: each search of an arm becomes a stage with random draws of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import torch
+
+from audit.attacks.fgsm import fgsm
+from audit.attacks.pgd import pgd
+from audit.attacks.random_noise import random_noise
+from audit.attacks.run import Batch, Oracle
+from audit.attacks.square import square
+from audit.profiles import NOISE, Search
+from audit.vocabulary import Threat
+
+
+class Attack(Protocol):
+    """Proposes one image per example, (n, c, h, w)."""
+
+    def __call__(self, oracle: Oracle, batch: Batch, threat: Threat) -> torch.Tensor:
+        """Propose."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """One attack of an arm, under the name a reader sees; a `target` k aims it at the k-th most promising class."""
+
+    name: str
+    propose: Attack
+    target: int = 0
+
+
+# (search, seed, purpose of its random draws) -> an attack that drops an example at its first misclassified image.
+Build = Callable[[Search, int, str], Attack]
+
+ATTACKS: Mapping[str, Build] = {
+    "FGSM": lambda search, seed, purpose: fgsm,
+    "PGD": lambda search, seed, purpose: partial(
+        pgd, loss=search.loss, steps=search.steps, seed=seed, purpose=purpose, stop_early=True
+    ),
+    NOISE: lambda search, seed, purpose: partial(random_noise, draws=search.steps, seed=seed, purpose=purpose),
+    "Square": lambda search, seed, purpose: partial(square, queries=search.steps, seed=seed, purpose=purpose, stop_early=True),
+}
+
+
+def stages(searches: Sequence[Search], seed: int, classes: int) -> tuple[Stage, ...]:
+    """The stages of an arm for a model of K `classes`: aims that K - 1 wrong classes do not fill are left out.
+
+    A search that occurs again gets another name, and with it other random draws.
+    """
+    found = []
+    seen: Counter[str] = Counter()
+    for search in searches:
+        if search.target >= classes:
+            continue
+        seen[search.name] += 1
+        name = search.name if seen[search.name] == 1 else f"{search.name}, run {seen[search.name]}"
+        propose = ATTACKS[search.attack](search, seed, f"cascade {name}")
+        found.append(Stage(name=name, propose=propose, target=search.target))
+    return tuple(found)
