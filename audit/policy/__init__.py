@@ -106,7 +106,7 @@ class Requires(_Table):
     data_digest: Pinned[Annotated[str, matching(r"(sha256:)?[0-9a-f]{64}(#.+)?", _DIGEST)]] = None
     data: Pinned[Annotated[str, matching(r"runs:/.+", _REGISTERED)]] = None
     input_spec: Pinned[InputPins]
-    max_age_days: Pinned[Annotated[float, Field(gt=0, allow_inf_nan=False)]]
+    max_age_days: Pinned[Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]]
     seed: Pinned[Annotated[int, Field(ge=0, strict=True)]] = None
 
     @model_validator(mode="after")
@@ -129,7 +129,7 @@ class Rule(_Table):
     metric: Annotated[str, AfterValidator(known_metric)] | None = None
     score: Annotated[str, one_of(SCORES, "score")] | None = None
     worst_case: Literal["every threat"] | None = None
-    checks: Annotated[tuple[Annotated[int, Field(ge=1, le=17)], ...], Field(min_length=1)] | None = None
+    checks: Annotated[tuple[Annotated[int, Field(ge=1, le=17, strict=True)], ...], Field(min_length=1)] | None = None
     at_least: Annotated[float | str, PlainValidator(number_or_chance)] | None = None
     at_most: Bound | None = None
     bound: Bound | None = None
