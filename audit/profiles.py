@@ -6,12 +6,14 @@ order, each on the survivors of the one before.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from audit.errors import InputError
 from audit.vocabulary import Norm
 
 NOISE = "random noise"
+OUTSIDE = "outside search"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,8 +21,9 @@ class Search:
     """One stage of an arm.
 
     `attack` is a key of `audit.attacks.stages.ATTACKS`; `steps` are gradient steps, draws or queries, as the attack counts.
-    `loss` is a key of `audit.attacks.losses.LOSSES`, `start` one of `audit.attacks.starts`; `target` k aims at the k-th most
-    promising class and 0 at none; `radius` is where a search from outside the ball starts, in multiples of epsilon.
+    `loss` is a key of `audit.attacks.losses.LOSSES`, `start` one of `audit.attacks.starts.STARTS`; `target` k aims at the
+    k-th class of `order`, a key of `audit.attacks.targets.ORDERS`, and 0 at none; `radius` is where a search that comes from
+    outside the ball starts, in multiples of epsilon.
     """
 
     attack: str
@@ -28,6 +31,7 @@ class Search:
     loss: str = ""
     start: str = ""
     target: int = 0
+    order: str = "box"
     radius: float = 0
 
     @property
@@ -74,25 +78,79 @@ class Profile:
         return {Norm.LINF: self.linf, Norm.L2: self.l2, Norm.L1: self.l1}[norm]
 
 
-def _pgd(*stages: tuple[str, int]) -> tuple[Search, ...]:
-    return (Search(attack="FGSM"), *(Search(attack="PGD", loss=loss, steps=steps) for loss, steps in stages))
+def _apgd(loss: str, steps: int, start: str, *, target: int = 0) -> Search:
+    return Search(attack="APGD", loss=loss, steps=steps, start=start, target=target)
+
+
+def _outside(loss: str, steps: int, start: str, radius: float) -> Search:
+    return Search(attack=OUTSIDE, loss=loss, steps=steps, start=start, radius=radius)
 
 
 def _queries(draws: int, queries: int) -> tuple[Search, ...]:
     return (Search(attack=NOISE, steps=draws), Search(attack="Square", steps=queries))
 
 
-_QUICK = _pgd(("cross_entropy", 20), ("margin", 20))
-_STANDARD = _pgd(("cross_entropy", 50), ("margin", 50), ("margin", 50))
-_THOROUGH = _pgd(("cross_entropy", 100), *(("margin", 100),) * 5)
+_PMS, _CE, _MARGIN = "scaled_probability_margin", "cross_entropy", "margin"
+_MT, _DLRT = "margin_targeted", "dlr_targeted"
+
+_QUICK_LINF = (_apgd(_PMS, 20, "uniform"), _apgd(_CE, 20, "blocks"), _apgd(_MT, 20, "blocks", target=1))
+_STANDARD_LINF = (
+    _apgd(_PMS, 20, "uniform"),
+    _apgd(_CE, 30, "blocks"),
+    *(_apgd(_MT, 30, start, target=target) for target, start in ((1, "blocks"), (2, "stripes"), (3, "blocks"))),
+    _apgd(_PMS, 50, "blocks"),
+)
+_THOROUGH_LINF = (
+    *_STANDARD_LINF,
+    *(_apgd(_MARGIN, 50, start) for start in ("blocks", "stripes") * 5),
+    *(_apgd(_CE, 50, start) for start in ("blocks", "stripes")),
+    *(_apgd(_DLRT, 50, start, target=target) for target, start in ((1, "blocks"), (2, "stripes"), (3, "blocks"))),
+)
+_QUICK_L2 = (_apgd(_PMS, 20, "uniform"), _apgd(_MT, 20, "uniform", target=1), _outside(_MARGIN, 30, "uniform", 4))
+_STANDARD_L2 = (
+    _apgd(_PMS, 20, "uniform"),
+    *(_apgd(_MT, 30, start, target=target) for target, start in ((1, "uniform"), (2, "dct3"), (3, "uniform"))),
+    _apgd(_CE, 30, "dct3"),
+    _outside(_MARGIN, 30, "uniform", 4),
+    _outside(_CE, 30, "blocks", 8),
+)
+_THOROUGH_L2 = (
+    *_STANDARD_L2,
+    *(_apgd(_DLRT, 50, start, target=target) for target, start in ((1, "dct3"), (2, "uniform"), (3, "dct3"))),
+    *(_apgd(_CE, 50, start) for start in ("uniform", "dct3")),
+    _apgd(_PMS, 50, "dct3"),
+    *(
+        _outside(loss, 60, start, radius)
+        for loss in (_MARGIN, _CE)
+        for start, radius in (("uniform", 2), ("blocks", 4), ("dct3", 8))
+    ),
+)
+_QUICK_L1 = (
+    _apgd(_PMS, 20, "uniform"),
+    *(_apgd(_MT, 20, "uniform", target=target) for target in (1, 2)),
+    _outside(_MARGIN, 40, "uniform", 6),
+)
+_STANDARD_L1 = (
+    _apgd(_PMS, 30, "uniform"),
+    *(_apgd(_MT, 30, "uniform", target=target) for target in (1, 2, 3, 4, 5)),
+    _outside(_MARGIN, 50, "uniform", 6),
+    _outside(_CE, 50, "blocks", 6),
+)
+_THOROUGH_L1 = (
+    *_STANDARD_L1,
+    *(_apgd(_DLRT, 50, "uniform", target=target) for target in (1, 2, 3)),
+    *(_apgd(_CE, 50, start) for start in ("uniform", "dct3")),
+    _apgd(_PMS, 50, "dct3"),
+    *(_outside(loss, 60, start, 6) for loss in (_MARGIN, _CE) for start in ("uniform", "blocks", "dct3")),
+)
 
 PROFILES = (
     Profile(
         name="quick",
         samples=500,
-        linf=_QUICK,
-        l2=_QUICK,
-        l1=_QUICK,
+        linf=_QUICK_LINF,
+        l2=_QUICK_L2,
+        l1=_QUICK_L1,
         score_based=_queries(10, 200),
         label_only=(Search(attack=NOISE, steps=10),),
         reference_steps=40,
@@ -106,9 +164,9 @@ PROFILES = (
     Profile(
         name="standard",
         samples=1000,
-        linf=_STANDARD,
-        l2=_STANDARD,
-        l1=_STANDARD,
+        linf=_STANDARD_LINF,
+        l2=_STANDARD_L2,
+        l1=_STANDARD_L1,
         score_based=_queries(20, 1000),
         label_only=(Search(attack=NOISE, steps=20),),
         reference_steps=40,
@@ -122,9 +180,9 @@ PROFILES = (
     Profile(
         name="thorough",
         samples=1000,
-        linf=_THOROUGH,
-        l2=_THOROUGH,
-        l1=_THOROUGH,
+        linf=_THOROUGH_LINF,
+        l2=_THOROUGH_L2,
+        l1=_THOROUGH_L1,
         score_based=_queries(50, 5000),
         label_only=(Search(attack=NOISE, steps=50),),
         reference_steps=40,
@@ -136,6 +194,13 @@ PROFILES = (
         fisher_directions=256,
     ),
 )
+
+
+# What is added to a white-box arm whose gradients cannot be believed: everything that thorough has, and a search without them.
+ESCALATION: Mapping[Norm, tuple[Search, ...]] = {
+    norm: (*arm, Search(attack="Square", steps=5000))
+    for norm, arm in ((Norm.LINF, _THOROUGH_LINF), (Norm.L2, _THOROUGH_L2), (Norm.L1, _THOROUGH_L1))
+}
 
 
 def profile(name: str) -> Profile:

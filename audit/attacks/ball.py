@@ -11,11 +11,13 @@ from audit.attacks.l1_ball import greedy_vertex, nearest_l1, row_sum, sparse_sig
 from audit.vocabulary import Norm, Threat
 
 # Smallest positive divisor: keeps 0 / 0 at 0.
-_TINY = 1e-300
+_TINY = 1e-30
 _MAX_ROUNDS = 12
 _RELATIVE_GAP = 1e-4
-# One round of `farthest` lengthens by at most this factor, or the first clipped round would overshoot.
-_MOST_GROWTH = 50.0
+# What the rounding of float32 sums may add to a length.
+_INSIDE = 1e-6
+# Unit vectors are lengthened by at most this factor: pixels that would need more have no part in the direction.
+_MOST_STRETCH = 1e6
 _L1_SHARE = 0.05
 
 
@@ -65,27 +67,39 @@ class Ball:
     def project(self, points: torch.Tensor) -> torch.Tensor:
         """The nearest allowed images to `points` (n, c, h, w), exact for every norm up to rounding.
 
-        For L2 the nearest point is clip(x + s (z - x)) with the largest s <= 1 that stays in the ball; the iteration
-        s <- s epsilon / |clip(x + s (z - x)) - x| approaches it from inside, because that length is concave in s.
+        For L2 the nearest point is clip(x + s (z - x)) with the largest s <= 1 that stays in the ball.
         """
         if self.threat.norm is Norm.LINF:
             return torch.minimum(torch.maximum(points, self.low), self.high)
         if self.threat.norm is Norm.L1:
-            return nearest_l1(self.images, points, self.threat.epsilon)
-        epsilon, delta = self.threat.epsilon, points - self.images
-        scale = (epsilon / length(delta, Norm.L2).clamp(min=_TINY)).clamp(max=1)
-        projected = self._along(delta, scale)
-        for _ in range(_MAX_ROUNDS):
-            reached = distance(projected, self.images, Norm.L2)
-            short = (scale < 1) & (reached < epsilon * (1 - _RELATIVE_GAP))
-            if not bool(short.any()):
-                break
-            scale = torch.where(short, (scale * epsilon / reached.clamp(min=_TINY)).clamp(max=1), scale)
-            projected = torch.where(_per_row(short, projected), self._along(delta, scale), projected)
-        return projected
+            return nearest_l1(self.images, points, self._budgets())
+        delta = points - self.images
+        return self._along(delta, self._reach(delta, most=1))
 
     def _along(self, delta: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-        return (self.images + _per_row(scale.to(delta.dtype), delta) * delta).clamp(0, 1)
+        return (self.images + _per_row(scale, delta) * delta).clamp(0, 1)
+
+    def _reach(self, delta: torch.Tensor, most: float) -> torch.Tensor:
+        """The largest s <= `most` per row, (n,), that keeps clip(x + s d) in the L2 ball.
+
+        The squared length is s^2 A + B, A summed over the pixels that move and B over those at the edge of the range. With the
+        edge found so far it is an upper bound, so each round ends inside the ball and the rounds only grow.
+        """
+        size = delta.abs()
+        room = torch.where(delta > 0, 1 - self.images, self.images)
+        squared, room_squared = size * size, room * room
+        zero, goal = torch.zeros_like(size), self.threat.epsilon * (1 - _INSIDE)
+        scale = (goal / row_sum(squared).sqrt().clamp(min=_TINY)).clamp(max=most)
+        for _ in range(_MAX_ROUNDS):
+            moving = size * _per_row(scale, size) < room
+            slope = row_sum(torch.where(moving, squared, zero))
+            rest = (goal**2 - row_sum(torch.where(moving, zero, room_squared))).clamp(min=0)
+            longer = (rest / slope.clamp(min=_TINY)).sqrt().clamp(max=most)
+            grows = (longer > scale * (1 + _RELATIVE_GAP)) & (slope > 0)
+            if not bool(grows.any()):
+                break
+            scale = torch.where(grows, longer, scale)
+        return scale
 
     def confine(self, points: torch.Tensor) -> torch.Tensor:
         """Like `project`, but inside the ball and [0, 1] also when measured in float64; falls back to the clean image."""
@@ -114,8 +128,7 @@ class Ball:
         useful = useful_part(points, gradient)
         if self.threat.norm is Norm.L1:
             return sparse_sign(useful, torch.full((len(useful),), _L1_SHARE, device=useful.device))
-        exact = useful.double()
-        return (exact / _per_row(length(exact, Norm.L2).clamp(min=_TINY), exact)).to(points.dtype)
+        return _unit(useful)
 
     def farthest(self, direction: torch.Tensor) -> torch.Tensor:
         """The allowed image that goes farthest along `direction` (n, c, h, w): the maximiser of a linear loss; x where it is 0."""
@@ -123,21 +136,13 @@ class Ball:
             return torch.where(direction > 0, self.high, torch.where(direction < 0, self.low, self.images))
         useful = useful_part(self.images, direction)
         if self.threat.norm is Norm.L1:
-            return greedy_vertex(self.images, useful, self.threat.epsilon)
+            return greedy_vertex(self.images, useful, self._budgets())
         # Pixels that reach the range stop there; the others take over their share of the length.
-        exact = useful.double()
-        unit = (exact / _per_row(length(exact, Norm.L2).clamp(min=_TINY), exact)).to(useful.dtype)
-        scale = torch.full((len(unit),), self.threat.epsilon, dtype=torch.float64, device=unit.device)
-        reached = self._along(unit, scale)
-        for _ in range(_MAX_ROUNDS):
-            gone = distance(reached, self.images, Norm.L2)
-            growth = (self.threat.epsilon / gone.clamp(min=_TINY)).clamp(1, _MOST_GROWTH)
-            short = growth > 1 + _RELATIVE_GAP
-            if not bool(short.any()):
-                break
-            scale = torch.where(short, scale * growth, scale)
-            reached = self._along(unit, scale)
-        return self.project(reached)
+        unit = _unit(useful)
+        return self._along(unit, self._reach(unit, most=_MOST_STRETCH))
+
+    def _budgets(self) -> torch.Tensor:
+        return self.images.new_full((len(self.images),), self.threat.epsilon)
 
     def random_points(self, generators: Sequence[torch.Generator], *, on_edge: bool = False) -> torch.Tensor:
         """One random allowed image per row: uniform in the ball, or on its edge (Linf corners, L2 or L1 sphere), then clipped."""
@@ -158,6 +163,13 @@ class Ball:
         if not deltas:
             return self.images.clone()
         return self.project(self.images + torch.stack(deltas).to(self.images))
+
+
+def _unit(direction: torch.Tensor) -> torch.Tensor:
+    """`direction` (n, c, h, w) at L2 length 1; zeros stay zero. Divided by its largest value first: tiny squares would vanish."""
+    largest = direction.abs().flatten(1).amax(dim=1)
+    scaled = direction / _per_row(torch.where(largest > 0, largest, torch.ones_like(largest)), direction)
+    return scaled / _per_row(row_sum(scaled * scaled).sqrt().clamp(min=_TINY), scaled)
 
 
 def useful_part(points: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:

@@ -7,6 +7,7 @@ import torch
 
 from audit.attacks.run import Batch, Oracle, verify
 from audit.attacks.stages import Stage
+from audit.attacks.targets import ORDERS
 from audit.data import Chunk
 from audit.evidence import BROKEN, NATURAL_ERROR, NOT_BROKEN, SURVIVED, UNKNOWN, Floats, ShownFailure, WorstCase
 from audit.models import Classifier
@@ -30,11 +31,14 @@ def worst_case(
     distance, outside = np.zeros(size), np.zeros(size, dtype=np.bool_)
     found: dict[int, torch.Tensor] = {}
     oracle, batch = Oracle(classifier, size), Batch.of(chunk, classifier.device)
+    aims = _Aims(oracle, torch.as_tensor(clean_logits, dtype=torch.float32, device=classifier.device), threat)
     left = np.flatnonzero(clean_correct) if threat.epsilon > 0 else np.empty(0, dtype=np.int64)
     for index, stage in enumerate(stages):
         if not len(left):
             break
         part = batch.take(torch.as_tensor(left, device=classifier.device))
+        if stage.target:
+            part = part.aimed(aims.of(part, stage))
         verified = verify(oracle, part, stage.propose(oracle, part, threat), threat)
         broken = verified.broken
         rows = left[broken]
@@ -64,6 +68,24 @@ def worst_case(
             for row in sorted(found)[:shown]
         ),
     )
+
+
+class _Aims:
+    """The order in which the classes of each example are aimed at, found when a stage first asks: most never need it."""
+
+    def __init__(self, oracle: Oracle, logits: torch.Tensor, threat: Threat) -> None:
+        self._oracle, self._logits, self._threat = oracle, logits, threat
+        self._orders: dict[str, torch.Tensor] = {}
+
+    def of(self, part: Batch, stage: Stage) -> torch.Tensor:
+        """The classes (n,) that `stage` aims at; later stages ask for fewer and fewer of the same examples."""
+        rows = torch.as_tensor(part.rows, device=self._logits.device)
+        if stage.order not in self._orders:
+            found = ORDERS[stage.order](self._oracle, part, self._logits[rows], self._threat)
+            whole = found.new_zeros(len(self._logits), found.shape[1])
+            whole[rows] = found
+            self._orders[stage.order] = whole
+        return self._orders[stage.order][rows, stage.target - 1]
 
 
 def _top_probability(logits: Floats) -> Floats:

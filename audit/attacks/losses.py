@@ -47,7 +47,10 @@ def scaled_probability_margin(logits: torch.Tensor, labels: torch.Tensor, target
     """`margin` of the softmax of z / s, s = (max z - mean z) / 4 per example and without gradient.
 
     The scale brings saturated and flat outputs to one temperature, so that gradients neither vanish nor follow one class alone.
+    With two classes it makes the loss the same everywhere: the plain margin.
     """
+    if logits.shape[1] < 3:
+        return margin(logits, labels)
     scale = ((logits.amax(dim=1) - logits.mean(dim=1)).detach() / 4).clamp(min=_TINY)
     return margin((logits / scale[:, None]).softmax(dim=1), labels)
 

@@ -86,19 +86,21 @@ class Oracle:
         return self._noted(batch, logits)
 
     def gradient(self, batch: Batch, images: torch.Tensor, loss: Loss) -> tuple[torch.Tensor, torch.Tensor]:
-        """Logits (n, K) and the gradient of `loss` at `images` (n, c, h, w); components that are not finite count as zero."""
+        """`loss_gradient` without the losses."""
+        logits, _, gradient = self.loss_gradient(batch, images, loss)
+        return logits, gradient
+
+    def loss_gradient(self, batch: Batch, images: torch.Tensor, loss: Loss) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Logits (n, K), losses (n,) and the gradient of `loss` at `images` (n, c, h, w); components not finite count as zero."""
         self.forward[batch.rows] += 1
         self.backward[batch.rows] += 1
 
         def answer(index: torch.Tensor) -> tuple[torch.Tensor, ...]:
             labels, targets = batch.labels[index], batch.targets[index]
-            logits, _, gradient = self._classifier.loss_gradient(
-                images[index], lambda z, rows: loss(z, labels[rows], targets[rows])
-            )
-            return logits, gradient
+            return self._classifier.loss_gradient(images[index], lambda z, rows: loss(z, labels[rows], targets[rows]))
 
-        logits, gradient = self._answers(answer, images, (self._classifier.classes,), tuple(images.shape[1:]))
-        return self._noted(batch, logits), torch.where(gradient.isfinite(), gradient, torch.zeros_like(gradient))
+        logits, losses, gradient = self._answers(answer, images, (self._classifier.classes,), (), tuple(images.shape[1:]))
+        return self._noted(batch, logits), losses, torch.where(gradient.isfinite(), gradient, torch.zeros_like(gradient))
 
     def class_gradients(self, batch: Batch, images: torch.Tensor, classes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Logits (n, K) and the gradients (n, m, c, h, w) of the logits of `classes` (n, m) at `images` (n, c, h, w).

@@ -10,12 +10,15 @@ from typing import Protocol
 
 import torch
 
+from audit.attacks.apgd import apgd
 from audit.attacks.fgsm import fgsm
+from audit.attacks.mi_fgsm import mi_fgsm
+from audit.attacks.outside import outside
 from audit.attacks.pgd import pgd
 from audit.attacks.random_noise import random_noise
 from audit.attacks.run import Batch, Oracle
 from audit.attacks.square import square
-from audit.profiles import NOISE, Search
+from audit.profiles import NOISE, OUTSIDE, Search
 from audit.vocabulary import Threat
 
 
@@ -28,11 +31,12 @@ class Attack(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """One attack of an arm, under the name a reader sees; a `target` k aims it at the k-th most promising class."""
+    """One attack of an arm, under the name a reader sees; a `target` k aims it at the k-th class in `order`, 0 at none."""
 
     name: str
     propose: Attack
     target: int = 0
+    order: str = "box"
 
 
 # (search, seed, purpose of its random draws) -> an attack that drops an example at its first misclassified image.
@@ -42,6 +46,26 @@ ATTACKS: Mapping[str, Build] = {
     "FGSM": lambda search, seed, purpose: fgsm,
     "PGD": lambda search, seed, purpose: partial(
         pgd, loss=search.loss, steps=search.steps, seed=seed, purpose=purpose, stop_early=True
+    ),
+    "APGD": lambda search, seed, purpose: partial(
+        apgd,
+        loss=search.loss,
+        steps=search.steps,
+        start=search.start,
+        radius=search.radius,
+        seed=seed,
+        purpose=purpose,
+        stop_early=True,
+    ),
+    "MI-FGSM": lambda search, seed, purpose: partial(mi_fgsm, loss=search.loss, steps=search.steps, stop_early=True),
+    OUTSIDE: lambda search, seed, purpose: partial(
+        outside,
+        loss=search.loss,
+        steps=search.steps,
+        start=search.start,
+        radius=search.radius,
+        seed=seed,
+        purpose=purpose,
     ),
     NOISE: lambda search, seed, purpose: partial(random_noise, draws=search.steps, seed=seed, purpose=purpose),
     "Square": lambda search, seed, purpose: partial(square, queries=search.steps, seed=seed, purpose=purpose, stop_early=True),
@@ -61,5 +85,5 @@ def stages(searches: Sequence[Search], seed: int, classes: int) -> tuple[Stage, 
         seen[search.name] += 1
         name = search.name if seen[search.name] == 1 else f"{search.name}, run {seen[search.name]}"
         propose = ATTACKS[search.attack](search, seed, f"cascade {name}")
-        found.append(Stage(name=name, propose=propose, target=search.target))
+        found.append(Stage(name=name, propose=propose, target=search.target, order=search.order))
     return tuple(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from audit.attacks.targets import passes as jacobian_passes
 from audit.evidence import Evidence
 from audit.fisher.queries import rows_asked
 from audit.profiles import Search
@@ -35,8 +36,8 @@ def passes(kind: Evidence, settings: Settings, lacks: Mapping[Capability, str], 
         case Evidence.REFERENCE_ATTACK:
             return (profile.reference_steps + 2, profile.reference_steps) if gradients else (profile.reference_queries + 1, 0)
         case Evidence.WORST_CASE_WHITE_BOX:
-            arms = (profile.linf, profile.l2, profile.l1)
-            return max(map(_forward, arms)), max(sum(search.steps for search in arm) for arm in arms)
+            arms = [_white_box(arm, classes) for arm in (profile.linf, profile.l2, profile.l1)]
+            return max(forward for forward, _ in arms), max(backward for _, backward in arms)
         case Evidence.WORST_CASE_BLACK_BOX:
             return _forward(profile.score_based), 0
         case Evidence.ACCURACY_EPSILON:
@@ -49,6 +50,13 @@ def passes(kind: Evidence, settings: Settings, lacks: Mapping[Capability, str], 
             return sum(rows_asked(dimension, profile.fisher_directions)), 0
         case Evidence.TEMPERATURE:
             return 0, 0
+
+
+def _white_box(arm: Sequence[Search], classes: int) -> tuple[int, int]:
+    """Forward and backward passes of the searches that run with so many classes, and of the Jacobian that aims them."""
+    run = [search for search in arm if search.target < classes]
+    forward, backward = jacobian_passes(classes) if any(search.target and search.order == "box" for search in run) else (0, 0)
+    return forward + _forward(run), backward + sum(search.steps for search in run)
 
 
 def _forward(arm: Sequence[Search]) -> int:
