@@ -54,7 +54,8 @@ class Profile:
     """One row of the table.
 
     `linf`, `l2` and `l1` are the white-box arm per norm; `score_based` and `label_only` the black-box arm by what a model answers.
-    `curve` are multiples of the threat's epsilon; `fisher_samples` examples enter the Fisher evidence, with `fisher_directions`
+    `curve` are multiples of the threat's epsilon, each attacked by the first `curve_stages` searches of the white-box arm, or by
+    Square with `curve_queries`; `fisher_samples` examples enter the Fisher evidence, with `fisher_directions`
     query directions each.
     """
 
@@ -68,7 +69,7 @@ class Profile:
     reference_steps: int
     reference_queries: int
     curve: tuple[float, ...]
-    curve_steps: int
+    curve_stages: int
     curve_queries: int
     fisher_samples: int
     fisher_directions: int
@@ -156,7 +157,7 @@ PROFILES = (
         reference_steps=40,
         reference_queries=200,
         curve=(0.25, 0.5, 1.0, 2.0),
-        curve_steps=20,
+        curve_stages=3,
         curve_queries=200,
         fisher_samples=100,
         fisher_directions=64,
@@ -172,7 +173,7 @@ PROFILES = (
         reference_steps=40,
         reference_queries=1000,
         curve=(0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0),
-        curve_steps=40,
+        curve_stages=6,
         curve_queries=1000,
         fisher_samples=300,
         fisher_directions=128,
@@ -188,7 +189,7 @@ PROFILES = (
         reference_steps=40,
         reference_queries=1000,
         curve=(0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0),
-        curve_steps=100,
+        curve_stages=6,
         curve_queries=5000,
         fisher_samples=1000,
         fisher_directions=256,

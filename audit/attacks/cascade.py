@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 import torch
 
-from audit.attacks.run import Batch, Oracle, verify
+from audit.attacks.run import Batch, Oracle, Verified, verify
 from audit.attacks.stages import Stage
 from audit.attacks.targets import ORDERS
 from audit.data import Chunk
-from audit.evidence import BROKEN, NATURAL_ERROR, NOT_BROKEN, SURVIVED, UNKNOWN, Floats, ShownFailure, WorstCase
+from audit.evidence import BROKEN, NATURAL_ERROR, NOT_BROKEN, SURVIVED, UNKNOWN, Bools, Floats, Ints, ShownFailure, WorstCase
 from audit.models import Classifier
 from audit.vocabulary import Threat
 
@@ -31,15 +33,9 @@ def worst_case(
     distance, outside = np.zeros(size), np.zeros(size, dtype=np.bool_)
     found: dict[int, torch.Tensor] = {}
     oracle, batch = Oracle(classifier, size), Batch.of(chunk, classifier.device)
-    aims = _Aims(oracle, torch.as_tensor(clean_logits, dtype=torch.float32, device=classifier.device), threat)
-    left = np.flatnonzero(clean_correct) if threat.epsilon > 0 else np.empty(0, dtype=np.int64)
-    for index, stage in enumerate(stages):
-        if not len(left):
-            break
-        part = batch.take(torch.as_tensor(left, device=classifier.device))
-        if stage.target:
-            part = part.aimed(aims.of(part, stage))
-        verified = verify(oracle, part, stage.propose(oracle, part, threat), threat)
+    aims = Aims(oracle, torch.as_tensor(clean_logits, dtype=torch.float32, device=classifier.device))
+    attacked = np.flatnonzero(clean_correct) if threat.epsilon > 0 else np.empty(0, dtype=np.int64)
+    for index, left, verified in survivors_in_turn(oracle, batch, attacked, threat, stages, aims):
         broken = verified.broken
         rows = left[broken]
         outside[left] |= verified.outside
@@ -48,8 +44,7 @@ def worst_case(
         confidence[rows] = _top_probability(verified.logits[broken])
         distance[rows] = verified.distance[broken]
         found.update(zip(rows.tolist(), verified.images[torch.as_tensor(broken, device=classifier.device)].cpu(), strict=True))
-        left = left[~broken]
-    state[left[oracle.unanswered[left]]] = UNKNOWN
+    state[(state == SURVIVED) & oracle.unanswered] = UNKNOWN
     return WorstCase(
         threat=threat,
         attacks=tuple(stage.name for stage in stages),
@@ -70,22 +65,46 @@ def worst_case(
     )
 
 
-class _Aims:
+class Aims:
     """The order in which the classes of each example are aimed at, found when a stage first asks: most never need it."""
 
-    def __init__(self, oracle: Oracle, logits: torch.Tensor, threat: Threat) -> None:
-        self._oracle, self._logits, self._threat = oracle, logits, threat
+    def __init__(self, oracle: Oracle, logits: torch.Tensor) -> None:
+        """`logits` (n, K) are the clean ones of the whole chunk."""
+        self._oracle, self._logits = oracle, logits
         self._orders: dict[str, torch.Tensor] = {}
+        self._ordered: dict[str, Bools] = {}
 
-    def of(self, part: Batch, stage: Stage) -> torch.Tensor:
-        """The classes (n,) that `stage` aims at; later stages ask for fewer and fewer of the same examples."""
-        rows = torch.as_tensor(part.rows, device=self._logits.device)
-        if stage.order not in self._orders:
-            found = ORDERS[stage.order](self._oracle, part, self._logits[rows], self._threat)
-            whole = found.new_zeros(len(self._logits), found.shape[1])
+    def of(self, part: Batch, stage: Stage, threat: Threat) -> torch.Tensor:
+        """The classes (n,) that `stage` aims at; an example keeps the order of the threat it was first asked for."""
+        known = self._ordered.setdefault(stage.order, np.zeros(len(self._logits), dtype=np.bool_))
+        new = np.flatnonzero(~known[part.rows])
+        if len(new):
+            fresh = part.take(torch.as_tensor(new, device=self._logits.device))
+            rows = torch.as_tensor(fresh.rows, device=self._logits.device)
+            found = ORDERS[stage.order](self._oracle, fresh, self._logits[rows], threat)
+            whole = self._orders.setdefault(stage.order, found.new_zeros(len(self._logits), found.shape[1]))
             whole[rows] = found
-            self._orders[stage.order] = whole
-        return self._orders[stage.order][rows, stage.target - 1]
+            known[fresh.rows] = True
+        return self._orders[stage.order][torch.as_tensor(part.rows, device=self._logits.device), stage.target - 1]
+
+
+def survivors_in_turn(
+    oracle: Oracle, batch: Batch, rows: Ints, threat: Threat, stages: Sequence[Stage], aims: Aims
+) -> Iterator[tuple[int, Ints, Verified]]:
+    """Run `stages` in turn on the examples `rows` of a batch, each on what the one before left unbroken.
+
+    Yields the stage's place, the rows it saw, and what the harness made of its proposals.
+    """
+    left = rows
+    for index, stage in enumerate(stages):
+        if not len(left):
+            return
+        part = batch.take(torch.as_tensor(left, device=batch.images.device))
+        if stage.target:
+            part = part.aimed(aims.of(part, stage, threat))
+        verified = verify(oracle, part, stage.propose(oracle, part, threat), threat)
+        yield index, left, verified
+        left = left[~verified.broken]
 
 
 def _top_probability(logits: Floats) -> Floats:

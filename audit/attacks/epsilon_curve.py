@@ -11,25 +11,31 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from audit.attacks.run import Batch, Oracle, verify
-from audit.attacks.stages import Attack
+from audit.attacks.cascade import Aims, survivors_in_turn
+from audit.attacks.run import Batch, Oracle
+from audit.attacks.stages import Stage
 from audit.data import Chunk
-from audit.evidence import AccuracyEpsilon, Bools, Floats, WorstCase
+from audit.evidence import AccuracyEpsilon, Floats, WorstCase
 from audit.models import Classifier
-from audit.vocabulary import Threat
 
 
 def accuracy_epsilon(
-    classifier: Classifier, chunk: Chunk, evidence: WorstCase, budgets: Sequence[float], arm: str, attack: Attack
+    classifier: Classifier,
+    chunk: Chunk,
+    evidence: WorstCase,
+    clean_logits: Floats,
+    budgets: Sequence[float],
+    arm: str,
+    stages: Sequence[Stage],
 ) -> AccuracyEpsilon:
     """The curve of a chunk at `budgets` (ascending, from 0), given its worst case at the threat's own epsilon.
 
-    An example the model fails to answer counts as not robust. `robust` is monotone: a break counts at every larger epsilon.
+    Every other point is attacked by `stages` in turn, on survivors. An example the model fails to answer counts as not robust.
+    `robust` is monotone: a break counts at every larger epsilon. Classes are aimed at in the order of the largest epsilon.
     """
-    threat, size = evidence.threat, len(chunk.labels)
-    epsilons = np.array(budgets)
-    batch = Batch.of(chunk, classifier.device)
-    forward, backward = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+    threat, epsilons = evidence.threat, np.array(budgets)
+    oracle, batch = Oracle(classifier, len(chunk.labels)), Batch.of(chunk, classifier.device)
+    aims = Aims(oracle, torch.as_tensor(clean_logits, dtype=torch.float32, device=classifier.device))
     robust = np.tile(evidence.clean_correct[:, None], (1, len(epsilons)))
     own = threat.epsilon
     # The smallest distance at which a verified break is known; natural errors are already out.
@@ -40,9 +46,14 @@ def accuracy_epsilon(
         candidates = open_rows.copy()
         for column in columns[::-1]:
             at = threat.at(float(epsilons[column]))
-            oracle = Oracle(classifier, size)
-            survived = _survivors(oracle, batch, candidates, known, at, attack)
-            forward, backward = forward + oracle.forward, backward + oracle.backward
+            oracle.unanswered[:] = False
+            # A break known inside the ball is not searched again.
+            survived = candidates & (known > at.epsilon)
+            for _, left, verified in survivors_in_turn(oracle, batch, np.flatnonzero(survived), at, stages, aims):
+                broken = left[verified.broken]
+                known[broken] = np.minimum(known[broken], verified.distance[verified.broken])
+                survived[broken] = False
+            survived &= ~oracle.unanswered
             robust[:, column] &= ~candidates | survived
             candidates &= ~survived
     return AccuracyEpsilon(
@@ -50,19 +61,6 @@ def accuracy_epsilon(
         epsilons=tuple(float(epsilon) for epsilon in epsilons),
         arm=arm,
         robust=robust,
-        forward_passes=forward,
-        backward_passes=backward,
+        forward_passes=oracle.forward,
+        backward_passes=oracle.backward,
     )
-
-
-def _survivors(oracle: Oracle, batch: Batch, candidates: Bools, known: Floats, threat: Threat, attack: Attack) -> Bools:
-    """Which candidates survive `attack` at `threat`; updates `known`. A break known inside the ball is not searched again."""
-    survived = candidates & (known > threat.epsilon)
-    rows = np.flatnonzero(survived)
-    if len(rows):
-        part = batch.take(torch.as_tensor(rows, device=batch.images.device))
-        verified = verify(oracle, part, attack(oracle, part, threat), threat)
-        broken = rows[verified.broken]
-        known[broken] = np.minimum(known[broken], verified.distance[verified.broken])
-        survived[rows[verified.broken | oracle.unanswered[rows]]] = False
-    return survived

@@ -72,7 +72,7 @@ ATTACKS: Mapping[str, Build] = {
 }
 
 
-def stages(searches: Sequence[Search], seed: int, classes: int) -> tuple[Stage, ...]:
+def stages(searches: Sequence[Search], seed: int, classes: int, purpose: str = "cascade") -> tuple[Stage, ...]:
     """The stages of an arm for a model of K `classes`: aims that K - 1 wrong classes do not fill are left out.
 
     A search that occurs again gets another name, and with it other random draws.
@@ -84,6 +84,6 @@ def stages(searches: Sequence[Search], seed: int, classes: int) -> tuple[Stage, 
             continue
         seen[search.name] += 1
         name = search.name if seen[search.name] == 1 else f"{search.name}, run {seen[search.name]}"
-        propose = ATTACKS[search.attack](search, seed, f"cascade {name}")
+        propose = ATTACKS[search.attack](search, seed, f"{purpose} {name}")
         found.append(Stage(name=name, propose=propose, target=search.target, order=search.order))
     return tuple(found)

@@ -123,7 +123,17 @@ COLLECTORS: Mapping[Evidence, Collector] = {
             needs=_CLEAN | {Evidence.WORST_CASE_WHITE_BOX},
             needs_without_gradients=_CLEAN | {Evidence.WORST_CASE_BLACK_BOX},
             collect=accuracy_epsilon.collect,
-            reads=frozenset({"seed", "profile.curve", "profile.curve_steps", "profile.curve_queries"}),
+            reads=frozenset(
+                {
+                    "seed",
+                    "profile.linf",
+                    "profile.l2",
+                    "profile.l1",
+                    "profile.curve",
+                    "profile.curve_stages",
+                    "profile.curve_queries",
+                }
+            ),
         ),
         Collector(
             kind=Evidence.FISHER_SPECTRUM,

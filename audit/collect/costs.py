@@ -28,7 +28,6 @@ def too_expensive(kind: Evidence, classes: int) -> str | None:
 def passes(kind: Evidence, settings: Settings, lacks: Mapping[Capability, str], classes: int, dimension: int) -> tuple[int, int]:
     """Forward and backward passes per image at most; Fisher evidence is gathered on the profile's `fisher_samples` images only."""
     profile = settings.profile
-    points = len(profile.curve) - 1
     gradients = Capability.GRADIENTS not in lacks
     match kind:
         case Evidence.PREDICTIONS:
@@ -41,9 +40,14 @@ def passes(kind: Evidence, settings: Settings, lacks: Mapping[Capability, str], 
         case Evidence.WORST_CASE_BLACK_BOX:
             return _forward(profile.score_based), 0
         case Evidence.ACCURACY_EPSILON:
-            if gradients:
-                return points * (profile.curve_steps + 2), points * profile.curve_steps
-            return points * (profile.curve_queries + 1), 0
+            # What the threat's own epsilon breaks is attacked at smaller ones only, what survives it at larger ones only.
+            points = max(sum(each > 1 for each in profile.curve), sum(each < 1 for each in profile.curve))
+            if not gradients:
+                return points * (profile.curve_queries + 1), 0
+            arms = [
+                _white_box(arm[: profile.curve_stages], classes, times=points) for arm in (profile.linf, profile.l2, profile.l1)
+            ]
+            return max(forward for forward, _ in arms), max(backward for _, backward in arms)
         case Evidence.FISHER_SPECTRUM:
             return 1, classes
         case Evidence.FISHER_ESTIMATE:
@@ -52,11 +56,11 @@ def passes(kind: Evidence, settings: Settings, lacks: Mapping[Capability, str], 
             return 0, 0
 
 
-def _white_box(arm: Sequence[Search], classes: int) -> tuple[int, int]:
-    """Forward and backward passes of the searches that run with so many classes, and of the Jacobian that aims them."""
+def _white_box(arm: Sequence[Search], classes: int, times: int = 1) -> tuple[int, int]:
+    """Forward and backward passes of the searches that run with so many classes, `times` over, and of the Jacobian that aims them."""
     run = [search for search in arm if search.target < classes]
     forward, backward = jacobian_passes(classes) if any(search.target and search.order == "box" for search in run) else (0, 0)
-    return forward + _forward(run), backward + sum(search.steps for search in run)
+    return forward + times * _forward(run), backward + times * sum(search.steps for search in run)
 
 
 def _forward(arm: Sequence[Search]) -> int:

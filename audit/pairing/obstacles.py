@@ -40,7 +40,7 @@ _READ_BY = {
     "profile curve_queries": frozenset({CURVE}),
     "profile reference_steps": REFERENCE_ATTACK,
     "profile reference_queries": REFERENCE_ATTACK,
-    "profile curve_steps": frozenset({CURVE}),
+    "profile curve_stages": frozenset({CURVE}),
     "profile fisher_directions": QUERIED_FISHER,
 }
 

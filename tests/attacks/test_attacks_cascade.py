@@ -6,7 +6,6 @@ import trained_digits
 
 from audit.attacks.cascade import worst_case
 from audit.attacks.epsilon_curve import accuracy_epsilon
-from audit.attacks.fgsm import fgsm
 from audit.attacks.stages import stages
 from audit.data import Chunk
 from audit.evidence import BROKEN, NATURAL_ERROR, NOT_BROKEN, SURVIVED, UNKNOWN
@@ -17,6 +16,7 @@ from audit.vocabulary import Threat
 
 TWICE = Search(attack="PGD", loss="margin", steps=5)
 WHITE = stages((*small_arms.pgd(cross_entropy=5, margin=5), TWICE), 0, 10)
+FAST = stages((Search(attack="FGSM"),), 0, 10)
 BLACK = stages(small_arms.queries(4, 30), 0, 10)
 
 
@@ -94,7 +94,7 @@ def test_an_example_the_model_cannot_answer_is_unknown_unless_broken():
         evidence = worst_case(classifier, chunk, clean, Threat.parse("linf:0.05"), arm, shown=0)
         assert evidence.state.tolist() == [SURVIVED, UNKNOWN, BROKEN, SURVIVED]
         assert evidence.robust.tolist() == [True, False, False, True]
-    curve = accuracy_epsilon(classifier, chunk, evidence, (0.5, 1.0, 2.0), "white-box", fgsm)
+    curve = accuracy_epsilon(classifier, chunk, evidence, clean, (0.5, 1.0, 2.0), "white-box", FAST)
     assert (np.diff(curve.robust.astype(int), axis=1) <= 0).all()
 
 
@@ -129,10 +129,37 @@ def test_curve_on_a_linear_model_is_its_distance_distribution():
     threat = Threat.parse("linf:0.02")
     budgets = (0.0, 0.005, 0.01, 0.02, 0.04)
     evidence = worst_case(classifier, chunk, clean, threat, WHITE, shown=0)
-    curve = accuracy_epsilon(classifier, chunk, evidence, budgets, "white-box", fgsm)
+    curve = accuracy_epsilon(classifier, chunk, evidence, clean, budgets, "white-box", FAST)
     distance = np.abs(clean[:, 0] - clean[:, 1]) / float(w.abs().sum())
     expected = (distance[:, None] > np.array(curve.epsilons)) & (clean.argmax(axis=1) == labels)[:, None]
     assert (curve.robust == expected).all() and (curve.robust[:, curve.epsilons.index(0.02)] == evidence.robust).all()
     assert len(set(expected.sum(axis=0))) == 5
     # Going down, an example is attacked only while a larger budget breaks it.
     assert curve.forward_passes.sum() < 60 * 3 * 2
+
+
+@pytest.mark.parametrize("text", ["linf:0.08", "l2:0.5", "l1:2"])
+def test_nine_points_cost_at_most_four_times_one_epsilon(subject, text):
+    classifier, chunk, clean = subject
+    settings, threat = Settings.of("standard"), Threat.parse(text)
+    arm = stages(settings.profile.white_box(threat.norm), 0, 10)
+    own = worst_case(classifier, chunk, clean, threat, arm, shown=0)
+    budgets = settings.curve_epsilons(threat)
+    curve = accuracy_epsilon(classifier, chunk, own, clean, budgets, "white-box", arm)
+    alone = [worst_case(classifier, chunk, clean, threat.at(epsilon), arm, shown=0) for epsilon in budgets]
+    cost = [(each.forward_passes + each.backward_passes).sum() for each in (own, curve, *alone)]
+    assert len(budgets) == 9 and cost[0] + cost[1] <= 4 * max(cost[2:]) and cost[0] + cost[1] < 0.6 * sum(cost[2:])
+    # Each point as an attack of its own finds it, up to the one or two examples that a seed decides.
+    independent = np.array([each.robust.sum() for each in alone])
+    assert np.abs(curve.robust.sum(axis=0) - independent).max() <= 2
+    assert (curve.robust[:, budgets.index(threat.epsilon)] == own.robust).all()
+
+
+def test_classes_are_ordered_once_on_the_way_down(subject):
+    classifier, chunk, clean = subject
+    arm = stages((Search(attack="APGD", loss="margin_targeted", steps=2, start="clean", target=1),), 0, 10)
+    threat = Threat.parse("linf:0.3")
+    own = worst_case(classifier, chunk, clean, threat, arm, shown=0)
+    curve = accuracy_epsilon(classifier, chunk, own, clean, (0.0, 0.1, 0.2, 0.3), "white-box", arm)
+    attacked = curve.backward_passes > 0
+    assert attacked.any() and (curve.backward_passes[attacked] <= 10 + 2 * 2).all()

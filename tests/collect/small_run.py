@@ -23,7 +23,7 @@ SMALL = replace(
     reference_queries=20,
     score_based=small_arms.queries(3, 20),
     curve_queries=20,
-    curve_steps=4,
+    curve_stages=2,
     fisher_samples=7,
     fisher_directions=12,
 )
