@@ -77,6 +77,7 @@ def fit_clean_temperature(needed: EvidenceStore) -> Temperature:
 
 # What asks for scores in order to search the ball; without them an attack that needs labels only could.
 _SEARCHES = frozenset({Evidence.REFERENCE_ATTACK, Evidence.WORST_CASE_BLACK_BOX, Evidence.ACCURACY_EPSILON})
+_SEARCHES_READ = frozenset({"seed", "profile.linf", "profile.l2", "profile.l1"})
 _CLEAN = frozenset({Evidence.PREDICTIONS})
 _SCORES = frozenset({Capability.SCORES})
 _GRADIENTS = frozenset({Capability.SCORES, Capability.GRADIENTS})
@@ -106,7 +107,7 @@ COLLECTORS: Mapping[Evidence, Collector] = {
             capabilities=_GRADIENTS,
             needs=_CLEAN,
             collect=worst_case.collect_white_box,
-            reads=frozenset({"seed", "profile.linf", "profile.l2", "profile.l1", "shown_failures", "keep_images"}),
+            reads=_SEARCHES_READ | {"shown_failures", "keep_images"},
         ),
         Collector(
             kind=Evidence.WORST_CASE_BLACK_BOX,
@@ -123,17 +124,7 @@ COLLECTORS: Mapping[Evidence, Collector] = {
             needs=_CLEAN | {Evidence.WORST_CASE_WHITE_BOX},
             needs_without_gradients=_CLEAN | {Evidence.WORST_CASE_BLACK_BOX},
             collect=accuracy_epsilon.collect,
-            reads=frozenset(
-                {
-                    "seed",
-                    "profile.linf",
-                    "profile.l2",
-                    "profile.l1",
-                    "profile.curve",
-                    "profile.curve_stages",
-                    "profile.curve_queries",
-                }
-            ),
+            reads=_SEARCHES_READ | {"profile.curve", "profile.curve_stages", "profile.curve_queries"},
         ),
         Collector(
             kind=Evidence.FISHER_SPECTRUM,

@@ -57,7 +57,7 @@ def passes(kind: Evidence, settings: Settings, lacks: Mapping[Capability, str], 
 
 
 def _white_box(arm: Sequence[Search], classes: int, times: int = 1) -> tuple[int, int]:
-    """Forward and backward passes of the searches that run with so many classes, `times` over, and of the Jacobian that aims them."""
+    """Forward and backward passes of the searches that run with so many classes, `times` over, and of one Jacobian to aim."""
     run = [search for search in arm if search.target < classes]
     forward, backward = jacobian_passes(classes) if any(search.target and search.order == "box" for search in run) else (0, 0)
     return forward + times * _forward(run), backward + times * sum(search.steps for search in run)
