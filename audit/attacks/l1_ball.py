@@ -26,8 +26,10 @@ def row_sum(values: torch.Tensor) -> torch.Tensor:
     return flat[:, 0]
 
 
-def nearest_l1(images: torch.Tensor, points: torch.Tensor, epsilon: float) -> torch.Tensor:
+def nearest_l1(images: torch.Tensor, points: torch.Tensor, epsilon: float | torch.Tensor) -> torch.Tensor:
     """The nearest images (Euclidean) to `points` (n, c, h, w) within [0, 1] and L1 distance epsilon of `images`.
+
+    epsilon is one number, or one per row (n,).
 
     The change is min(max(|d| - t, 0), room), d = z - x, with the smallest threshold t >= 0 per row that keeps the sum within
     epsilon, found by halving.
