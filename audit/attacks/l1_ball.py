@@ -36,7 +36,7 @@ def nearest_l1(images: torch.Tensor, points: torch.Tensor, epsilon: torch.Tensor
     """
     delta, x = (points - images).flatten(1), images.flatten(1)
     size, room = delta.abs(), torch.where(delta > 0, 1 - x, x)
-    goal = (epsilon * (1 - 2 * _RELATIVE_GAP))[:, None]
+    goal = (epsilon.to(size.dtype) * (1 - 2 * _RELATIVE_GAP))[:, None]
     below, above = size.new_zeros(len(x), 1), size.amax(dim=1, keepdim=True)
     threshold = below
     for _ in range(_MOST_ROUNDS):

@@ -11,8 +11,14 @@ from typing import Protocol
 import torch
 
 from audit.attacks.apgd import apgd
+from audit.attacks.cw import cw
+from audit.attacks.ddn import ddn
+from audit.attacks.deepfool import deepfool
+from audit.attacks.fab import fab
 from audit.attacks.fgsm import fgsm
+from audit.attacks.fmn import fmn
 from audit.attacks.mi_fgsm import mi_fgsm
+from audit.attacks.minimal import within
 from audit.attacks.outside import outside
 from audit.attacks.pgd import pgd
 from audit.attacks.random_noise import random_noise
@@ -25,7 +31,7 @@ from audit.vocabulary import Threat
 class Attack(Protocol):
     """Proposes one image per example, (n, c, h, w)."""
 
-    def __call__(self, oracle: Oracle, batch: Batch, threat: Threat) -> torch.Tensor:
+    def __call__(self, oracle: Oracle, batch: Batch, threat: Threat, /) -> torch.Tensor:
         """Propose."""
 
 
@@ -69,6 +75,11 @@ ATTACKS: Mapping[str, Build] = {
     ),
     NOISE: lambda search, seed, purpose: partial(random_noise, draws=search.steps, seed=seed, purpose=purpose),
     "Square": lambda search, seed, purpose: partial(square, queries=search.steps, seed=seed, purpose=purpose, stop_early=True),
+    "FAB": lambda search, seed, purpose: within(partial(fab, steps=search.steps), aimed=search.target > 0),
+    "FMN": lambda search, seed, purpose: within(partial(fmn, steps=search.steps), aimed=search.target > 0),
+    "DDN": lambda search, seed, purpose: within(partial(ddn, steps=search.steps), aimed=search.target > 0),
+    "C&W": lambda search, seed, purpose: within(partial(cw, steps=search.steps), aimed=search.target > 0),
+    "DeepFool": lambda search, seed, purpose: within(partial(deepfool, steps=search.steps), aimed=search.target > 0),
 }
 
 
