@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import torch
 
-# Halvings of the threshold: its error is then below the rounding of float32 pixels.
-_HALVINGS = 40
+# Share of epsilon that may be used: many changed pixels rounded to float32 must not add up to more.
+_ROUNDED = 1 - 1e-6
 
 
 def row_sum(values: torch.Tensor) -> torch.Tensor:
@@ -26,22 +26,26 @@ def row_sum(values: torch.Tensor) -> torch.Tensor:
     return flat[:, 0]
 
 
-def nearest_l1(images: torch.Tensor, points: torch.Tensor, epsilon: float) -> torch.Tensor:
+def nearest_l1(images: torch.Tensor, points: torch.Tensor, epsilon: float | torch.Tensor) -> torch.Tensor:
     """The nearest images (Euclidean) to `points` (n, c, h, w) within [0, 1] and L1 distance epsilon of `images`.
 
     The change is min(max(|d| - t, 0), room), d = z - x, with the smallest threshold t >= 0 per row that keeps the sum within
-    epsilon, found by halving.
+    epsilon. That sum is linear in t between the values |d| and |d| - room, so that sorting them gives t. `epsilon` is one for all,
+    or one per row, (n,) float64.
     """
     delta = (points.double() - images.double()).flatten(1)
     x = images.double().flatten(1)
+    budget = torch.as_tensor(epsilon, dtype=torch.float64, device=x.device).expand(len(x))[:, None] * _ROUNDED
     size, room = delta.abs(), torch.where(delta > 0, 1 - x, x)
-    below, above = torch.zeros(len(x), 1, dtype=torch.float64, device=x.device), size.amax(dim=1, keepdim=True)
-    within = (row_sum(torch.minimum(size, room)) <= epsilon)[:, None]
-    for _ in range(_HALVINGS):
-        middle = (below + above) / 2
-        fits = (row_sum(torch.minimum((size - middle).clamp(min=0), room)) <= epsilon)[:, None]
-        below, above = torch.where(fits, below, middle), torch.where(fits, middle, above)
-    threshold = torch.where(within, torch.zeros_like(above), above)
+    bends, order = torch.cat([size, size - room], dim=1).sort(dim=1, descending=True, stable=True)
+    signs = torch.where(order < size.shape[1], 1.0, -1.0).to(size)
+    slopes, sums = signs.cumsum(dim=1), (signs * bends).cumsum(dim=1)
+    # The last bend at which the change still fits; below it the sum grows by the slope there, until the next bend.
+    last = ((sums - slopes * bends <= budget).long().sum(dim=1, keepdim=True) - 1).clamp(min=0)
+    least = bends.gather(1, (last + 1).clamp(max=bends.shape[1] - 1))
+    threshold = torch.maximum((sums.gather(1, last) - budget) / slopes.gather(1, last).clamp(min=1), least).clamp(min=0)
+    within = row_sum(torch.minimum(size, room))[:, None] <= budget
+    threshold = torch.where(within, torch.zeros_like(threshold), threshold)
     change = delta.sign() * torch.minimum((size - threshold).clamp(min=0), room)
     return (x + change).to(images.dtype).clamp(0, 1).view_as(images)
 

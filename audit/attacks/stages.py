@@ -10,10 +10,16 @@ from typing import Protocol
 
 import torch
 
+from audit.attacks.boundary import boundary_attack
 from audit.attacks.fgsm import fgsm
+from audit.attacks.hop_skip_jump import hop_skip_jump
+from audit.attacks.label_only import within
+from audit.attacks.n_attack import n_attack
+from audit.attacks.nes import nes
 from audit.attacks.pgd import pgd
 from audit.attacks.random_noise import random_noise
 from audit.attacks.run import Batch, Oracle
+from audit.attacks.spsa import spsa
 from audit.attacks.square import square
 from audit.profiles import NOISE, Search
 from audit.vocabulary import Threat
@@ -45,6 +51,21 @@ ATTACKS: Mapping[str, Build] = {
     ),
     NOISE: lambda search, seed, purpose: partial(random_noise, draws=search.steps, seed=seed, purpose=purpose),
     "Square": lambda search, seed, purpose: partial(square, queries=search.steps, seed=seed, purpose=purpose, stop_early=True),
+    "NES": lambda search, seed, purpose: partial(nes, queries=search.steps, seed=seed, purpose=purpose, stop_early=True),
+    "SPSA": lambda search, seed, purpose: partial(spsa, queries=search.steps, seed=seed, purpose=purpose, stop_early=True),
+    "N-Attack": lambda search, seed, purpose: partial(n_attack, queries=search.steps, seed=seed, purpose=purpose, stop_early=True),
+    "HopSkipJump": lambda search, seed, purpose: (
+        lambda oracle, batch, threat: within(
+            batch,
+            hop_skip_jump(oracle, batch, threat.norm, queries=search.steps, seed=seed, purpose=purpose, until=threat.epsilon),
+            threat,
+        )
+    ),
+    "boundary attack": lambda search, seed, purpose: (
+        lambda oracle, batch, threat: within(
+            batch, boundary_attack(oracle, batch, queries=search.steps, seed=seed, purpose=purpose, until=threat.epsilon), threat
+        )
+    ),
 }
 
 
