@@ -177,8 +177,12 @@ def within(attack: MinimumNorm, *, aimed: bool) -> Callable[[Oracle, Batch, Thre
     def propose(oracle: Oracle, batch: Batch, threat: Threat) -> torch.Tensor:
         if threat.epsilon == 0 or not len(batch):
             return batch.images.clone()
-        images = attack(oracle, batch, threat.norm, goal=goal, enough=threat.epsilon)
-        inside = distance(images, batch.images, threat.norm) <= threat.epsilon
-        return torch.where(inside[:, None, None, None], images, batch.images)
+        return inside(batch, attack(oracle, batch, threat.norm, goal=goal, enough=threat.epsilon), threat)
 
     return propose
+
+
+def inside(batch: Batch, images: torch.Tensor, threat: Threat) -> torch.Tensor:
+    """The `images` (n, c, h, w) that lie inside the ball of `threat`, the clean image in place of each of the others."""
+    near = distance(images, batch.images, threat.norm) <= threat.epsilon
+    return torch.where(near[:, None, None, None], images, batch.images)

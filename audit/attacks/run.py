@@ -83,7 +83,16 @@ class Oracle:
         """Logits (n, K) of `images` (n, c, h, w), which belong to the examples of `batch`."""
         self.forward[batch.rows] += 1
         (logits,) = self._answers(lambda index: (self._classifier.logits(images[index]),), images, (self._classifier.classes,))
-        return self._noted(batch, logits)
+        return self._noted(batch.rows, logits)
+
+    def several(self, batch: Batch, images: torch.Tensor) -> torch.Tensor:
+        """Logits (n, m, K) of m images (n, m, c, h, w) for each example of `batch`, asked in one go."""
+        count, most = images.shape[:2]
+        self.forward[batch.rows] += most
+        flat = images.flatten(0, 1)
+        (logits,) = self._answers(lambda index: (self._classifier.logits(flat[index]),), flat, (self._classifier.classes,))
+        repeated = np.repeat(batch.rows, most)
+        return self._noted(repeated, logits).view(count, most, -1)
 
     def gradient(self, batch: Batch, images: torch.Tensor, loss: Loss) -> tuple[torch.Tensor, torch.Tensor]:
         """`loss_gradient` without the losses."""
@@ -100,7 +109,7 @@ class Oracle:
             return self._classifier.loss_gradient(images[index], lambda z, rows: loss(z, labels[rows], targets[rows]))
 
         logits, losses, gradient = self._answers(answer, images, (self._classifier.classes,), (), tuple(images.shape[1:]))
-        return self._noted(batch, logits), losses, torch.where(gradient.isfinite(), gradient, torch.zeros_like(gradient))
+        return self._noted(batch.rows, logits), losses, torch.where(gradient.isfinite(), gradient, torch.zeros_like(gradient))
 
     def class_gradients(self, batch: Batch, images: torch.Tensor, classes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Logits (n, K) and the gradients (n, m, c, h, w) of the logits of `classes` (n, m) at `images` (n, c, h, w).
@@ -116,7 +125,7 @@ class Oracle:
             logits, rows = self._answers(
                 lambda index: self._classifier.jacobian(images[index]), images, (count,), (count, images[:1].numel())
             )
-            logits = self._noted(batch, logits)
+            logits = self._noted(batch.rows, logits)
             chosen = rows.gather(1, classes[:, :, None].expand(-1, -1, rows.shape[2])).view(-1, wanted, *shape)
             return logits, torch.where(chosen.isfinite(), chosen, torch.zeros_like(chosen))
         parts = []
@@ -142,9 +151,9 @@ class Oracle:
 
         return halve(torch.arange(len(images), device=images.device))
 
-    def _noted(self, batch: Batch, logits: torch.Tensor) -> torch.Tensor:
+    def _noted(self, rows: Ints, logits: torch.Tensor) -> torch.Tensor:
         unanswered = ~logits.isfinite().all(dim=1)
-        self.unanswered[batch.rows[unanswered.cpu().numpy()]] = True
+        self.unanswered[rows[unanswered.cpu().numpy()]] = True
         return torch.where(unanswered[:, None], torch.full_like(logits, torch.nan), logits)
 
 

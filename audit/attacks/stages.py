@@ -11,18 +11,23 @@ from typing import Protocol
 import torch
 
 from audit.attacks.apgd import apgd
+from audit.attacks.boundary import boundary_attack
 from audit.attacks.cw import cw
 from audit.attacks.ddn import ddn
 from audit.attacks.deepfool import deepfool
 from audit.attacks.fab import fab
 from audit.attacks.fgsm import fgsm
 from audit.attacks.fmn import fmn
+from audit.attacks.hop_skip_jump import hop_skip_jump
 from audit.attacks.mi_fgsm import mi_fgsm
-from audit.attacks.minimal import within
+from audit.attacks.minimal import inside, within
+from audit.attacks.n_attack import n_attack
+from audit.attacks.nes import nes
 from audit.attacks.outside import outside
 from audit.attacks.pgd import pgd
 from audit.attacks.random_noise import random_noise
 from audit.attacks.run import Batch, Oracle
+from audit.attacks.spsa import spsa
 from audit.attacks.square import square
 from audit.profiles import NOISE, OUTSIDE, Search
 from audit.vocabulary import Threat
@@ -80,6 +85,21 @@ ATTACKS: Mapping[str, Build] = {
     "DDN": lambda search, seed, purpose: within(partial(ddn, steps=search.steps), aimed=search.target > 0),
     "C&W": lambda search, seed, purpose: within(partial(cw, steps=search.steps), aimed=search.target > 0),
     "DeepFool": lambda search, seed, purpose: within(partial(deepfool, steps=search.steps), aimed=search.target > 0),
+    "NES": lambda search, seed, purpose: partial(nes, queries=search.steps, seed=seed, purpose=purpose, stop_early=True),
+    "SPSA": lambda search, seed, purpose: partial(spsa, queries=search.steps, seed=seed, purpose=purpose, stop_early=True),
+    "N-Attack": lambda search, seed, purpose: partial(n_attack, queries=search.steps, seed=seed, purpose=purpose, stop_early=True),
+    "HopSkipJump": lambda search, seed, purpose: (
+        lambda oracle, batch, threat: inside(
+            batch,
+            hop_skip_jump(oracle, batch, threat.norm, queries=search.steps, seed=seed, purpose=purpose, until=threat.epsilon),
+            threat,
+        )
+    ),
+    "boundary attack": lambda search, seed, purpose: (
+        lambda oracle, batch, threat: inside(
+            batch, boundary_attack(oracle, batch, queries=search.steps, seed=seed, purpose=purpose, until=threat.epsilon), threat
+        )
+    ),
 }
 
 

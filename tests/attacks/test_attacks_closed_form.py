@@ -27,7 +27,7 @@ GRADIENT = ("fgsm", "pgd", "pgd cross-entropy")
 
 def everywhere(linf: str, l2: str) -> list[tuple[str, str]]:
     """Every attack at every norm it knows."""
-    return [(name, linf) for name in ATTACKS] + [(name, l2) for name in ATTACKS if name != "square"]
+    return [(name, linf) for name in ATTACKS] + [(name, l2) for name in ATTACKS]
 
 
 def binary(scale: float = 1.0):
