@@ -6,6 +6,7 @@ order, each on the survivors of the one before.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from audit.errors import InputError
@@ -73,6 +74,11 @@ class Profile:
         """The white-box arm of a norm."""
         return {Norm.LINF: self.linf, Norm.L2: self.l2, Norm.L1: self.l1}[norm]
 
+    @property
+    def escalation(self) -> Mapping[Norm, tuple[Search, ...]]:
+        """The white-box arm per norm for a model whose gradients are not believed: the same in every profile."""
+        return ESCALATION
+
 
 def _pgd(*stages: tuple[str, int]) -> tuple[Search, ...]:
     return (Search(attack="FGSM"), *(Search(attack="PGD", loss=loss, steps=steps) for loss, steps in stages))
@@ -136,6 +142,14 @@ PROFILES = (
         fisher_directions=256,
     ),
 )
+
+# The longest search, and one that does not follow gradients where there is one for the norm.
+_LAST = PROFILES[-1]
+ESCALATION: Mapping[Norm, tuple[Search, ...]] = {
+    Norm.LINF: (*_LAST.linf, Search(attack="Square", steps=5000)),
+    Norm.L2: _LAST.l2,
+    Norm.L1: _LAST.l1,
+}
 
 
 def profile(name: str) -> Profile:
