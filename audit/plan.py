@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from audit.collect import COLLECTORS, FITS, why_not
-from audit.collect.costs import OPENING_CALLS, images_sent, passes, too_expensive
+from audit.collect.costs import OPENING_CALLS, escalated_passes, images_sent, passes, too_expensive
 from audit.evidence import PER_THREAT, Evidence, EvidenceKey
+from audit.metrics.honesty import CHECKED
 from audit.metrics.spec import Metric, key_of
 from audit.settings import Settings
 from audit.vocabulary import Capability, Threat
@@ -29,12 +30,17 @@ class PlannedMetric:
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """One kind of evidence to gather, what it needs, and its cost in passes per image at most."""
+    """One kind of evidence to gather, what it needs, and its cost in passes per image at most.
+
+    `escalated` are forward and backward passes where the probe finds that gradients cannot be believed, None where that changes
+    nothing.
+    """
 
     key: EvidenceKey
     needs: tuple[EvidenceKey, ...]
     forward_passes: int
     backward_passes: int
+    escalated: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +54,12 @@ class Plan:
 
 def plan(catalog: tuple[Metric, ...], lacks: Mapping[Capability, str], settings: Settings, classes: int, dimension: int) -> Plan:
     """Plan the catalogue for a model that lacks `lacks`, with K `classes` on images of `dimension` = c h w values."""
-    wanted = {kind for metric in catalog for kind in metric.needs}
+    wanted = _with_needs({kind for metric in catalog for kind in metric.needs} | CHECKED, lacks)
     stages: list[Stage] = []
     skipped: dict[EvidenceKey, str] = {}
     # Evidence is declared in dependency order, so one pass decides every kind.
     for kind in (kind for kind in Evidence if kind in wanted):
-        kinds_needed = FITS[kind].needs if kind in FITS else COLLECTORS[kind].needs_of(lacks)
+        kinds_needed = _needs(kind, lacks)
         for threat in settings.threats if kind in PER_THREAT else (None,):
             key = EvidenceKey(kind=kind, threat=threat)
             needs = tuple(EvidenceKey(kind=need, threat=threat if need in PER_THREAT else None) for need in sorted(kinds_needed))
@@ -65,8 +71,9 @@ def plan(catalog: tuple[Metric, ...], lacks: Mapping[Capability, str], settings:
             if because is not None:
                 skipped[key] = because
                 continue
-            forward, backward = passes(kind, settings, lacks, classes, dimension)
-            stages.append(Stage(key=key, needs=needs, forward_passes=forward, backward_passes=backward))
+            forward, backward = passes(key, settings, lacks, classes, dimension)
+            escalated = escalated_passes(key, settings, classes)
+            stages.append(Stage(key=key, needs=needs, forward_passes=forward, backward_passes=backward, escalated=escalated))
     metrics = tuple(
         PlannedMetric(metric=metric, variant=variant, threat=threat)
         for metric in catalog
@@ -74,6 +81,20 @@ def plan(catalog: tuple[Metric, ...], lacks: Mapping[Capability, str], settings:
         for variant in (metric.variants(settings, threat) if metric.variants else (None,))
     )
     return Plan(stages=tuple(stages), skipped=skipped, metrics=metrics)
+
+
+def _needs(kind: Evidence, lacks: Mapping[Capability, str]) -> frozenset[Evidence]:
+    return FITS[kind].needs if kind in FITS else COLLECTORS[kind].needs_of(lacks)
+
+
+def _with_needs(wanted: Set[Evidence], lacks: Mapping[Capability, str]) -> Set[Evidence]:
+    """`wanted` and everything that is needed on the way."""
+    found: set[Evidence] = set()
+    left = set(wanted)
+    while left:
+        found |= left
+        left = {need for kind in left for need in _needs(kind, lacks)} - found
+    return found
 
 
 def queries_needed(planned: Plan, settings: Settings, dimension: int, samples: int) -> int:

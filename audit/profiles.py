@@ -78,6 +78,11 @@ class Profile:
         """The white-box arm of a norm."""
         return {Norm.LINF: self.linf, Norm.L2: self.l2, Norm.L1: self.l1}[norm]
 
+    @property
+    def escalation(self) -> Mapping[Norm, tuple[Search, ...]]:
+        """The white-box arm per norm for a model whose gradients are not believed: the same in every profile."""
+        return ESCALATION
+
 
 def _apgd(loss: str, steps: int, start: str, *, target: int = 0) -> Search:
     return Search(attack="APGD", loss=loss, steps=steps, start=start, target=target)
@@ -196,8 +201,7 @@ PROFILES = (
     ),
 )
 
-
-# What is added to a white-box arm whose gradients cannot be believed: everything that thorough has, and a search without them.
+# The white-box arm of a model whose gradients cannot be believed: all that thorough has, and a search that does not follow them.
 ESCALATION: Mapping[Norm, tuple[Search, ...]] = {
     norm: (*arm, Search(attack="Square", steps=5000))
     for norm, arm in ((Norm.LINF, _THOROUGH_LINF), (Norm.L2, _THOROUGH_L2), (Norm.L1, _THOROUGH_L1))

@@ -167,7 +167,7 @@ class AttackStage:
 
 @dataclass(frozen=True, kw_only=True)
 class Cascade:
-    """Which attack broke how many at one threat; `arm` is "white-box" or "black-box"."""
+    """Which attack broke how many at one threat; `arm` is white-box or black-box, `escalated` why gradients were not believed."""
 
     arm: str
     threat: str
@@ -178,6 +178,7 @@ class Cascade:
     forward_passes_per_image: float
     backward_passes_per_image: float
     stages: tuple[AttackStage, ...]
+    escalated: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -344,10 +345,7 @@ class LeftOut:
 
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
-    """The ranking of one dimension over the audited models; `smallest_detectable` in share of images.
-
-    There are no rows where fewer than two models could be ranked; `left_out` says why.
-    """
+    """The ranking of one dimension; `smallest_detectable` in share of images; `left_out` says why there are no `rows`."""
 
     dimension: str
     metric: str

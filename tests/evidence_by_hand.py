@@ -68,6 +68,7 @@ def reference_attack(logits, labels, clean_correct=None, threat=LINF) -> Referen
         clean_correct=np.ones(n, dtype=bool) if clean_correct is None else np.asarray(clean_correct),
         adversarial_logits=np.asarray(logits, dtype=float),
         outside=np.zeros(n, dtype=bool),
+        success_in_8_bits=np.zeros(n, dtype=bool),
         forward_passes=np.zeros(n, dtype=int),
         backward_passes=np.zeros(n, dtype=int),
         **{name: np.zeros(n) for name in columns},

@@ -80,6 +80,25 @@ def check_devices() -> Check:
     return Check(name="devices", status="OK", found=found)
 
 
+def check_attacks() -> Check:
+    """Whether the attacks find what they should on a linear model."""
+    name = "attacks"
+    try:
+        from audit.attacks.self_test import self_test
+        from audit.metrics.honesty import MOST_OF_OPTIMUM
+
+        needed = self_test()
+    except Exception as error:  # as above
+        return _broken(name, "torch", error)
+    worst = max(needed, key=needed.__getitem__)
+    found = f"{len(needed)} attacks need at most {needed[worst]:.2f} times the optimum on a linear model ({worst})"
+    if needed[worst] > MOST_OF_OPTIMUM:
+        return Check(
+            name=name, status="FAIL", found=found, do=f"at most {MOST_OF_OPTIMUM:g} is right: reinstall torch and {DISTRIBUTION}"
+        )
+    return Check(name=name, status="OK", found=found)
+
+
 def check_onnxruntime_packages() -> Check:
     """The two packages of ONNX Runtime share one folder, so only one of them may be installed."""
     versions = {name: metadata.version(name) for name in ("onnxruntime", "onnxruntime-gpu") if _installed(name)}
@@ -165,7 +184,8 @@ def check_folder(folder: Path) -> Check:
 def checks(tracking_uri: str | None) -> Iterator[Check]:
     """All checks, one after the other; torch comes before ONNX Runtime, whose CUDA build needs torch's libraries."""
     packages: list[Callable[[], Check]] = [lambda name=name: check_package(name) for name in PACKAGES]  # type: ignore[misc]
-    for check in (check_python, *packages, check_devices, check_onnxruntime_packages, check_onnxruntime_providers, check_fonts):
+    several = (check_devices, check_attacks, check_onnxruntime_packages, check_onnxruntime_providers, check_fonts)
+    for check in (check_python, *packages, *several):
         yield check()
     yield check_mlflow_store(tracking_uri_of(tracking_uri))
     yield check_templates()

@@ -92,6 +92,7 @@ def _as_data(subject: Subject, held: dict[EvidenceKey, tuple[int, int]], queries
                 "evidence": str(stage.key),
                 "forward_passes": stage.forward_passes,
                 "backward_passes": stage.backward_passes,
+                "escalated_passes": stage.escalated,
                 "chunks": held[stage.key][1],
                 "chunks_reused": held[stage.key][0],
             }
@@ -110,6 +111,9 @@ def _tell(subject: Subject, held: dict[EvidenceKey, tuple[int, int]], queries: i
         found, chunks = held[stage.key]
         reused = f"   re-uses {found} of {chunks} chunks" if reuse else ""
         click.echo(f"  run   {stage.key!s:{width}}  {stage.forward_passes:6} forward {stage.backward_passes:6} backward{reused}")
+        if stage.escalated is not None:
+            forward, backward = stage.escalated
+            click.echo(f"        {'if its gradients are not believed':{width}}  {forward:6} forward {backward:6} backward")
     for key, because in subject.plan.skipped.items():
         click.echo(f"  skip  {key!s:{width}}  {printable(because)}")
     sent = "" if queries is None else f"; at most {queries} images sent, padding included"

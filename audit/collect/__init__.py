@@ -11,9 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from audit.collect import accuracy_epsilon, fisher_estimate, fisher_spectrum, predictions, reference_attack, worst_case
+from audit.collect import (
+    accuracy_epsilon,
+    fisher_estimate,
+    fisher_spectrum,
+    gradient_probe,
+    predictions,
+    probe,
+    reference_attack,
+    worst_case,
+)
+from audit.collect.gradient_health import fit_gradient_health
 from audit.data import Chunk
-from audit.evidence import Evidence, EvidenceKey, EvidenceStore, Predictions, RowEvidence, Temperature
+from audit.evidence import Evidence, EvidenceKey, EvidenceStore, Fitted, Predictions, RowEvidence, Temperature
 from audit.fisher.temperature import fit_temperature
 from audit.models import Classifier
 from audit.settings import Settings
@@ -30,9 +40,9 @@ class Collect(Protocol):
 
 
 class Fit(Protocol):
-    """Computes one value from merged evidence."""
+    """Computes one value from merged evidence; `threat` is None where it does not depend on one."""
 
-    def __call__(self, needed: EvidenceStore) -> Temperature:
+    def __call__(self, needed: EvidenceStore, threat: Threat | None) -> Fitted:
         """Fit."""
 
 
@@ -61,7 +71,7 @@ class Collector:
 
 @dataclass(frozen=True, kw_only=True)
 class FitNode:
-    """A value fitted to merged evidence, needed by collectors."""
+    """A value fitted to merged evidence, needed by collectors: what they gather depends on its `relied_on` alone."""
 
     kind: Evidence
     capabilities: frozenset[Capability]
@@ -69,7 +79,7 @@ class FitNode:
     fit: Fit
 
 
-def fit_clean_temperature(needed: EvidenceStore) -> Temperature:
+def fit_clean_temperature(needed: EvidenceStore, threat: Threat | None) -> Temperature:
     """The temperature of the merged clean predictions."""
     clean = needed.get_as(Predictions, EvidenceKey(kind=Evidence.PREDICTIONS))
     return fit_temperature(clean.logits, clean.labels)
@@ -94,6 +104,22 @@ COLLECTORS: Mapping[Evidence, Collector] = {
             reads=frozenset(),
         ),
         Collector(
+            kind=Evidence.PROBE,
+            per_threat=True,
+            capabilities=_SCORES,
+            needs=frozenset({Evidence.PROBE_SAMPLE}),
+            collect=probe.collect,
+            reads=frozenset({"seed"}),
+        ),
+        Collector(
+            kind=Evidence.GRADIENT_PROBE,
+            per_threat=True,
+            capabilities=_GRADIENTS,
+            needs=frozenset({Evidence.PROBE_SAMPLE, Evidence.PROBE}),
+            collect=gradient_probe.collect,
+            reads=frozenset({"seed"}),
+        ),
+        Collector(
             kind=Evidence.REFERENCE_ATTACK,
             per_threat=True,
             capabilities=_SCORES,
@@ -105,9 +131,9 @@ COLLECTORS: Mapping[Evidence, Collector] = {
             kind=Evidence.WORST_CASE_WHITE_BOX,
             per_threat=True,
             capabilities=_GRADIENTS,
-            needs=_CLEAN,
+            needs=_CLEAN | {Evidence.GRADIENT_HEALTH},
             collect=worst_case.collect_white_box,
-            reads=_SEARCHES_READ | {"shown_failures", "keep_images"},
+            reads=_SEARCHES_READ | {"profile.escalation", "shown_failures", "keep_images"},
         ),
         Collector(
             kind=Evidence.WORST_CASE_BLACK_BOX,
@@ -146,7 +172,17 @@ COLLECTORS: Mapping[Evidence, Collector] = {
 }
 
 FITS: Mapping[Evidence, FitNode] = {
-    Evidence.TEMPERATURE: FitNode(kind=Evidence.TEMPERATURE, capabilities=_SCORES, needs=_CLEAN, fit=fit_clean_temperature)
+    row.kind: row
+    for row in (
+        FitNode(kind=Evidence.TEMPERATURE, capabilities=_SCORES, needs=_CLEAN, fit=fit_clean_temperature),
+        FitNode(kind=Evidence.PROBE_SAMPLE, capabilities=frozenset(), needs=_CLEAN, fit=probe.fit_probe_sample),
+        FitNode(
+            kind=Evidence.GRADIENT_HEALTH,
+            capabilities=_GRADIENTS,
+            needs=frozenset({Evidence.GRADIENT_PROBE}),
+            fit=fit_gradient_health,
+        ),
+    )
 }
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from audit.attacks.health import RANDOM_TRIES, STEP_SIZES
 from audit.attacks.targets import passes as jacobian_passes
-from audit.evidence import Evidence
+from audit.collect.probe import NOISE_DRAWS, PROBE_EXAMPLES, PROBE_QUERIES, PROBE_STEPS, budgets
+from audit.evidence import Evidence, EvidenceKey
 from audit.fisher.queries import rows_asked
-from audit.profiles import Search
+from audit.profiles import NOISE, Search
 from audit.settings import Settings
-from audit.vocabulary import Capability
+from audit.vocabulary import Capability, Norm
 
 # The exact Jacobian takes one backward pass per class and keeps K x K values per image.
 MOST_CLASSES_EXACT = 100
+# Searches whose steps take no backward pass.
+_ONLY_ASKING = frozenset({NOISE, "Square"})
 
 
 def too_expensive(kind: Evidence, classes: int) -> str | None:
@@ -25,18 +29,35 @@ def too_expensive(kind: Evidence, classes: int) -> str | None:
     return None
 
 
-def passes(kind: Evidence, settings: Settings, lacks: Mapping[Capability, str], classes: int, dimension: int) -> tuple[int, int]:
-    """Forward and backward passes per image at most; Fisher evidence is gathered on the profile's `fisher_samples` images only."""
+def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str], classes: int, dimension: int) -> tuple[int, int]:
+    """Forward and backward passes per image at most.
+
+    The probe is made on `PROBE_EXAMPLES` images only, Fisher evidence on the profile's `fisher_samples`.
+    """
     profile = settings.profile
     gradients = Capability.GRADIENTS not in lacks
-    match kind:
+    match key.kind:
         case Evidence.PREDICTIONS:
             return 1, 0
+        case Evidence.PROBE:
+            assert key.threat is not None, "a probe belongs to a threat"
+            times = len(budgets(key.threat, dimension, gradients=gradients)) if key.threat.epsilon > 0 else 0
+            noise = NOISE_DRAWS + 1 if times else 0
+            if gradients:
+                return times * (PROBE_STEPS + 2) + noise, times * PROBE_STEPS
+            return times * (PROBE_QUERIES + 1) + noise, 0
+        case Evidence.GRADIENT_PROBE:
+            assert key.threat is not None, "a probe belongs to a threat"
+            if key.threat.epsilon == 0:
+                return 0, 0
+            asked = PROBE_QUERIES + 2 if key.threat.norm is Norm.LINF else 0
+            at_the_images = 2 + 2 * len(STEP_SIZES) + RANDOM_TRIES
+            return 3 + (2 * PROBE_STEPS + 3) + (PROBE_STEPS + 3) + asked + at_the_images, 3 * PROBE_STEPS + 2
         case Evidence.REFERENCE_ATTACK:
-            return (profile.reference_steps + 2, profile.reference_steps) if gradients else (profile.reference_queries + 1, 0)
+            return (profile.reference_steps + 3, profile.reference_steps) if gradients else (profile.reference_queries + 2, 0)
         case Evidence.WORST_CASE_WHITE_BOX:
-            arms = [_white_box(arm, classes) for arm in (profile.linf, profile.l2, profile.l1)]
-            return max(forward for forward, _ in arms), max(backward for _, backward in arms)
+            assert key.threat is not None, "a worst case belongs to a threat"
+            return _white_box(profile.white_box(key.threat.norm), classes)
         case Evidence.WORST_CASE_BLACK_BOX:
             return _forward(profile.score_based), 0
         case Evidence.ACCURACY_EPSILON:
@@ -44,23 +65,30 @@ def passes(kind: Evidence, settings: Settings, lacks: Mapping[Capability, str], 
             points = max(sum(each > 1 for each in profile.curve), sum(each < 1 for each in profile.curve))
             if not gradients:
                 return points * (profile.curve_queries + 1), 0
-            arms = [
-                _white_box(arm[: profile.curve_stages], classes, times=points) for arm in (profile.linf, profile.l2, profile.l1)
-            ]
-            return max(forward for forward, _ in arms), max(backward for _, backward in arms)
+            assert key.threat is not None, "a curve belongs to a threat"
+            return _white_box(profile.white_box(key.threat.norm)[: profile.curve_stages], classes, points)
         case Evidence.FISHER_SPECTRUM:
             return 1, classes
         case Evidence.FISHER_ESTIMATE:
             return sum(rows_asked(dimension, profile.fisher_directions)), 0
-        case Evidence.TEMPERATURE:
+        case Evidence.TEMPERATURE | Evidence.PROBE_SAMPLE | Evidence.GRADIENT_HEALTH:
             return 0, 0
+
+
+def escalated_passes(key: EvidenceKey, settings: Settings, classes: int) -> tuple[int, int] | None:
+    """What `passes` become where the probe finds that gradients cannot be believed; None where that changes nothing."""
+    if key.kind is not Evidence.WORST_CASE_WHITE_BOX or key.threat is None:
+        return None
+    return _white_box(settings.profile.escalation[key.threat.norm], classes)
 
 
 def _white_box(arm: Sequence[Search], classes: int, times: int = 1) -> tuple[int, int]:
     """Forward and backward passes of the searches that run with so many classes, `times` over, and of one Jacobian to aim."""
     run = [search for search in arm if search.target < classes]
     forward, backward = jacobian_passes(classes) if any(search.target and search.order == "box" for search in run) else (0, 0)
-    return forward + times * _forward(run), backward + times * sum(search.steps for search in run)
+    return forward + times * _forward(run), backward + times * sum(
+        search.steps for search in run if search.attack not in _ONLY_ASKING
+    )
 
 
 def _forward(arm: Sequence[Search]) -> int:
@@ -89,6 +117,10 @@ def images_sent(kind: Evidence, settings: Settings, forward: int, dimension: int
     def whole_blocks(rows: int) -> int:
         return -(-rows // settings.block_rows) * settings.block_rows
 
+    if kind is Evidence.PROBE:
+        # Its examples may lie in several chunks, each asked about in whole blocks.
+        parts = -(-samples // settings.chunk_rows)
+        return forward * min(whole_blocks(samples), whole_blocks(PROBE_EXAMPLES) + (parts - 1) * settings.block_rows)
     if kind is not Evidence.FISHER_ESTIMATE:
         # Attacks ask about all that is left of a chunk at once, which is a number of whole blocks.
         return forward * whole_blocks(samples)

@@ -41,12 +41,15 @@ def collect(
             oracle, batch, threat, loss="margin", steps=profile.reference_steps, seed=seed, purpose="reference", stop_early=False
         )
     adversarial, logits, outside = chunk.images.copy(), predictions.logits.copy(), np.zeros(size, dtype=np.bool_)
+    success_in_8_bits = np.zeros(size, dtype=np.bool_)
     if len(rows):
         verified = verify(oracle, batch, proposals, threat)
         answered = rows[verified.answered]
         adversarial[answered] = verified.images.cpu().numpy()[verified.answered]
         logits[answered] = verified.logits[verified.answered]
         outside[rows] = verified.outside
+        rounded = verify(oracle, batch, in_8_bits(verified.images, batch.images), threat)
+        success_in_8_bits[rows] = verified.broken & rounded.broken & ~rounded.outside
     measured = distortion(chunk.images, adversarial)
     return ReferenceAttack(
         threat=threat,
@@ -63,6 +66,20 @@ def collect(
         psd=measured.psd,
         psd_per_pixel=measured.psd_per_pixel,
         outside=outside,
+        success_in_8_bits=success_in_8_bits,
         forward_passes=oracle.forward,
         backward_passes=oracle.backward,
     )
+
+
+def in_8_bits(images: torch.Tensor, clean_images: torch.Tensor) -> torch.Tensor:
+    """`images` (n, c, h, w) with every pixel at a multiple of 1/255: the next one towards the clean pixel, so that none moves away.
+
+    >>> in_8_bits(torch.tensor([0.99, 0.99, 3.0]) / 255, torch.tensor([0.0, 3.0, 3.0]) / 255).mul(255).round(decimals=3).tolist()
+    [0.0, 1.0, 3.0]
+    """
+    # What float32 makes of a multiple of 1/255 lies within this of one.
+    rounding = 1e-4
+    steps = images.double() * 255
+    towards = torch.where(images > clean_images, (steps + rounding).floor(), (steps - rounding).ceil())
+    return (towards / 255).to(images.dtype).clamp(0, 1)

@@ -6,7 +6,7 @@ from audit.attacks.cascade import worst_case
 from audit.attacks.stages import stages
 from audit.collect.predictions import clean
 from audit.data import Chunk
-from audit.evidence import EvidenceStore, WorstCase
+from audit.evidence import Evidence, EvidenceKey, EvidenceStore, GradientHealth, WorstCase
 from audit.models import Classifier
 from audit.settings import Settings
 from audit.vocabulary import Threat
@@ -15,9 +15,14 @@ from audit.vocabulary import Threat
 def collect_white_box(
     classifier: Classifier, chunk: Chunk, settings: Settings, needed: EvidenceStore, threat: Threat | None
 ) -> WorstCase:
-    """The profile's white-box arm for the threat's norm, each search on the survivors of the one before."""
+    """The profile's white-box arm for the threat's norm, each search on the survivors of the one before.
+
+    Where the probe found that gradients cannot be believed, the longest search there is instead, which does not follow them alone.
+    """
     assert threat is not None, "a worst case belongs to a threat"
-    arm = stages(settings.profile.white_box(threat.norm), settings.seed, classifier.classes)
+    health = needed.get_as(GradientHealth, EvidenceKey(kind=Evidence.GRADIENT_HEALTH, threat=threat))
+    own, escalated = settings.profile.white_box(threat.norm), settings.profile.escalation[threat.norm]
+    arm = stages(own if health.believed else escalated, settings.seed, classifier.classes)
     return worst_case(classifier, chunk, clean(needed).logits, threat, arm, _shown(settings))
 
 

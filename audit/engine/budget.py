@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from audit.engine.journal import Journal
 from audit.engine.measure import Gathered
-from audit.evidence import PER_THREAT, Ints
+from audit.evidence import ON_EVERY_EXAMPLE, Ints
 from audit.settings import Settings
 
 # The first chunk is a random part of the sample, but its cost is only an estimate of the others'.
@@ -21,7 +21,7 @@ def affordable(
     """The beginning of the sample that fits the budget, at least one chunk; decided once, also for an audit that is resumed.
 
     The first chunk is measured with every model and timed; thanks to the journal it is not measured again. What does not grow with
-    the sample (Fisher evidence, on its first examples only) is paid once more when the temperature of the whole sample is known.
+    the sample (the probe and Fisher evidence, on its first examples only) is paid once more when the whole sample is known.
 
     Args:
         seconds: the budget.
@@ -36,8 +36,8 @@ def affordable(
     started = time.monotonic()
     first = indices[: settings.chunk_rows]
     spent = [(key, taken) for gathered in measure(first) for key, taken in gathered.seconds.items()]
-    growing = sum(taken for key, taken in spent if key.kind in PER_THREAT)
-    fixed = sum(taken for key, taken in spent if key.kind not in PER_THREAT)
+    growing = sum(taken for key, taken in spent if key.kind in ON_EVERY_EXAMPLE)
+    fixed = sum(taken for key, taken in spent if key.kind not in ON_EVERY_EXAMPLE)
     left = SPENT * seconds - (time.monotonic() - started) - fixed
     more = int(left / (growing / len(first))) if growing > 0 else len(indices)
     kept = indices[: len(first) + max(0, more) // settings.chunk_rows * settings.chunk_rows]

@@ -25,7 +25,7 @@ def conclude(
     store = gathered.store
     unavailable = {**subject.plan.skipped, **gathered.failed}
     records = measure(subject.plan, gathered)
-    checks = check(store, subject.facts)
+    checks = check(store, replace(subject.facts, unavailable=unavailable))
     dimensions = scores(store, unavailable, {record.key: record for record in records}, checks, settings.threats)
     passes = passes_of(store)
     identity = subject.classifier.identity

@@ -23,7 +23,7 @@ from audit.result import ModelIdentity
 from audit.settings import Settings
 
 # The rooms whose code decides what evidence is gathered; a changed metric, sink or verb leaves evidence valid.
-ROOMS = ("attacks", "collect", "fisher", "models", "evidence.py", "settings.py", "vocabulary.py")
+ROOMS = ("attacks", "collect", "fisher", "models", "evidence", "settings.py", "vocabulary.py")
 LIBRARIES = ("torch", "onnxruntime", "onnxruntime-gpu", "numpy", "scipy")
 
 
@@ -91,7 +91,7 @@ def settings_read(key: EvidenceKey, settings: Settings) -> dict[str, str]:
 
 
 def partial(key: EvidenceKey, model_digest: str, chunk_digest: str, settings: Settings, needed: Mapping[str, str]) -> str:
-    """The fingerprint of one kind of evidence on one chunk; `needed` are the fingerprints of what it needs, by key."""
+    """The fingerprint of one kind of evidence on one chunk; `needed` are what it needs, by key."""
     threat = None if key.threat is None else [key.threat.norm.value, key.threat.epsilon]
     return digest([code(), key.kind.value, threat, model_digest, chunk_digest, settings_read(key, settings), dict(needed)])
 

@@ -27,7 +27,11 @@ from audit.evidence import (
     AnyEvidence,
     FisherEstimate,
     FisherSpectrum,
+    GradientHealth,
+    GradientProbe,
     Predictions,
+    Probe,
+    ProbeSample,
     ReferenceAttack,
     ShownFailure,
     Temperature,
@@ -45,7 +49,10 @@ _DECISION = ".decision"
 _UNFINISHED = "unfinished"
 _KINDS = {
     kind.__name__: kind
-    for kind in (Predictions, Temperature, ReferenceAttack, WorstCase, AccuracyEpsilon, FisherSpectrum, FisherEstimate)
+    for kind in (
+        *(Predictions, Temperature, ProbeSample, Probe, GradientProbe, GradientHealth, ReferenceAttack, WorstCase),
+        *(AccuracyEpsilon, FisherSpectrum, FisherEstimate),
+    )
 }
 
 

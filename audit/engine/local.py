@@ -17,7 +17,7 @@ from audit.engine import fingerprint
 from audit.engine.journal import Journal
 from audit.engine.memory import give_back
 from audit.engine.summary import predictions_of
-from audit.evidence import EvidenceKey, EvidenceStore, Ints, RowEvidence, Temperature, WorstCase, merge, rows
+from audit.evidence import EvidenceKey, EvidenceStore, Fitted, Ints, RowEvidence, WorstCase, merge, rows
 from audit.models import Classifier
 from audit.settings import Settings
 
@@ -66,7 +66,7 @@ class Gatherer:
         if key.kind in FITS:
             found = self._journal.find(prints[0])
             if found is None:
-                found = FITS[key.kind].fit(self.store)
+                found = FITS[key.kind].fit(self.store, key.threat)
                 self._journal.keep(prints[0], found)
         else:
             found = merge(list(self._partials(key, prints)))
@@ -104,7 +104,15 @@ class Gatherer:
         return sum(self._journal.holds(text) for text in prints), len(prints)
 
     def _print_of(self, need: EvidenceKey, chunk: int) -> str:
-        return self._prints[need][0 if need.kind in FITS else chunk]
+        """A chunk depends on the same chunk of rows, and of a fit on what is relied on, whatever it was fitted to.
+
+        A fit that is not made yet may lie in a journal; else its own fingerprint stands in, which no evidence depends on.
+        """
+        if need.kind not in FITS:
+            return self._prints[need][chunk]
+        own = self._prints[need][0]
+        fit = self.store[need] if need in self.store else self._journal.find(own)
+        return fingerprint.digest(fit.relied_on) if isinstance(fit, Fitted) else own
 
     def _digests(self) -> list[str]:
         if not self._chunk_digests:
@@ -137,7 +145,7 @@ class Gatherer:
 
     def _rows(self, start: int, stop: int) -> EvidenceStore:
         return EvidenceStore(
-            {key: value if isinstance(value, Temperature) else rows(value, start, stop) for key, value in self.store.items()}
+            {key: value if isinstance(value, Fitted) else rows(value, start, stop) for key, value in self.store.items()}
         )
 
     def _tell(self, key: EvidenceKey, done: int, reused: int) -> None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from audit.errors import MissingCapability
 from audit.errors import Undefined as UndefinedValue
 from audit.evidence import PER_THREAT, EvidenceKey, EvidenceStore
-from audit.metrics.honesty import CHECKS, RunFacts, check_record, not_run
+from audit.metrics.findings import RunFacts, not_run
+from audit.metrics.honesty import CHECKS, check_record
 from audit.metrics.spec import Estimate, Metric, key_of, variant_words
 from audit.plan import Plan
 from audit.result import CheckRecord, Failed, Measured, MetricRecord, NotApplicable, Outcome, Undefined

@@ -8,7 +8,7 @@ from dataclasses import replace
 from audit.compare.ranking import rank
 from audit.engine.summary import ARMS, predictions_of
 from audit.evidence import Evidence, EvidenceKey, EvidenceStore, WorstCase
-from audit.metrics.honesty import beats_white_box
+from audit.metrics.probe_checks import beats_white_box
 from audit.result import LeftOut, Ranking
 from audit.vocabulary import Threat
 

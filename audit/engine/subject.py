@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from audit import statistics
+from audit.attacks.self_test import self_test
 from audit.data import Dataset
 from audit.engine.journal import Journal
 from audit.engine.labels import label_hint
@@ -16,7 +17,8 @@ from audit.engine.summary import predictions_of
 from audit.errors import DataError, ModelError
 from audit.evidence import Evidence, EvidenceKey, Ints, Predictions
 from audit.metrics import CATALOG
-from audit.metrics.honesty import MOST_REPEAT_DIFFERENCE, RunFacts
+from audit.metrics.findings import RunFacts
+from audit.metrics.honesty import MOST_REPEAT_DIFFERENCE
 from audit.models import Classifier, resolve_outputs
 from audit.plan import Plan, plan
 from audit.settings import Settings
@@ -81,6 +83,7 @@ def open_subject(
         has_gradients=Capability.GRADIENTS not in classifier.lacks,
         gradients_lost_in=classifier.identity.gradients_lost_in,
         labels_only=Capability.SCORES in classifier.lacks,
+        self_test=self_test(),
     )
     planned = plan(CATALOG, classifier.lacks, settings, classifier.classes, int(np.prod(dataset.image_shape)))
     if repeat_difference > MOST_REPEAT_DIFFERENCE:
@@ -92,7 +95,7 @@ def open_subject(
 
 def _without_per_example_arms(planned: Plan, difference: float) -> Plan:
     because = f"the model answers at random: five identical calls differ by {difference:.2g} in probability"
-    deterministic = {Evidence.PREDICTIONS, Evidence.TEMPERATURE}
+    deterministic = {Evidence.PREDICTIONS, Evidence.TEMPERATURE, Evidence.PROBE_SAMPLE}
     random = {stage.key: because for stage in planned.stages if stage.key.kind not in deterministic}
     return replace(
         planned,

@@ -20,7 +20,10 @@ from audit.evidence import (
     EvidenceStore,
     FisherEstimate,
     FisherSpectrum,
+    GradientHealth,
+    GradientProbe,
     Predictions,
+    Probe,
     ReferenceAttack,
     ShownFailure,
     WorstCase,
@@ -97,9 +100,17 @@ def cascades(store: EvidenceStore, threats: tuple[Threat, ...]) -> tuple[Cascade
                     forward_passes_per_image=float(evidence.forward_passes.mean()),
                     backward_passes_per_image=float(evidence.backward_passes.mean()),
                     stages=tuple(stages),
+                    escalated=_escalated(store, threat) if kind is Evidence.WORST_CASE_WHITE_BOX else None,
                 )
             )
     return tuple(found)
+
+
+def _escalated(store: EvidenceStore, threat: Threat) -> str | None:
+    """Why the white-box arm was a longer search than the profile's, or None."""
+    key = EvidenceKey(kind=Evidence.GRADIENT_HEALTH, threat=threat)
+    health = store.get_as(GradientHealth, key) if key in store else None
+    return None if health is None or health.believed else "; ".join(health.reasons)
 
 
 def classes(store: EvidenceStore, names: tuple[str, ...], threat: Threat) -> tuple[ClassRow, ...]:
@@ -189,7 +200,7 @@ def passes_of(store: EvidenceStore) -> tuple[int, int]:
     """Forward and backward passes behind the evidence, in images; the same whether it was measured now or found in a journal."""
     forward = backward = 0
     for value in store.values():
-        if isinstance(value, ReferenceAttack | WorstCase | AccuracyEpsilon):
+        if isinstance(value, Probe | GradientProbe | ReferenceAttack | WorstCase | AccuracyEpsilon):
             forward += int(value.forward_passes.sum())
             backward += int(value.backward_passes.sum())
         elif isinstance(value, Predictions):

@@ -2,130 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import numpy as np
 
 from audit import statistics
 from audit.errors import Undefined
-from audit.evidence import (
-    SURVIVED,
-    UNKNOWN,
-    Bools,
-    Evidence,
-    EvidenceKey,
-    EvidenceStore,
-    FisherSpectrum,
-    Predictions,
-    ReferenceAttack,
-    Temperature,
-    WorstCase,
-)
+from audit.evidence import UNKNOWN, Evidence, EvidenceKey, EvidenceStore, ReferenceAttack, Temperature, WorstCase
 from audit.metrics.adversarial import (
     average_confidence_of_adversarial_class,
     average_confidence_of_true_class,
     noise_tolerance_estimation,
 )
 from audit.metrics.check_texts import CHECK_TEXTS, CheckText
+from audit.metrics.findings import Check, Finding, RunFacts, not_run, predictions_of
 from audit.metrics.fisher import saturated_share
-from audit.metrics.margin import MOST_ZERO_GRADIENTS
-from audit.profiles import NOISE
+from audit.metrics.probe_checks import (
+    falls_with_epsilon,
+    gradients_exist,
+    iterations_help,
+    iterations_suffice,
+    noise_does_not_beat_attacks,
+    queries_do_not_beat_gradients,
+    reaches_chance,
+    restarts_suffice,
+)
 from audit.result import CheckRecord
-from audit.vocabulary import Threat
 
 MOST_REPEAT_DIFFERENCE = 1e-4
 MOST_SATURATED = 0.10
 TEMPERATURE_RANGE = (0.5, 2.0)
 MOST_UNKNOWN = 0.01
-BEATEN_COUNT, BEATEN_SHARE = 2, 0.005
-ARMS = (Evidence.WORST_CASE_WHITE_BOX, Evidence.WORST_CASE_BLACK_BOX)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunFacts:
-    """What the run itself knows and no evidence holds."""
-
-    threats: tuple[Threat, ...]
-    repeat_difference: float
-    outputs: str
-    outputs_clear: bool
-    device_asked: str
-    device: str
-    has_gradients: bool = True
-    gradients_lost_in: tuple[str, ...] = ()
-    labels_only: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """The outcome of one check; `raised` is None when it was not run."""
-
-    raised: bool | None
-    found: str
-
-
-Check = Callable[[EvidenceStore, RunFacts], Finding]
-
-
-def not_run(because: str) -> Finding:
-    """The check could not be made."""
-    return Finding(raised=None, found=because)
-
-
-def _predictions(store: EvidenceStore) -> Predictions:
-    return store.get_as(Predictions, EvidenceKey(kind=Evidence.PREDICTIONS))
+MOST_OF_OPTIMUM = 1.25
 
 
 def _better_than_guessing(store: EvidenceStore, facts: RunFacts) -> Finding:
-    predictions = _predictions(store)
+    predictions = predictions_of(store)
     interval = statistics.proportion(int(predictions.correct.sum()), len(predictions.labels))
     chance = float(np.bincount(predictions.labels).max() / len(predictions.labels))
     return Finding(
         raised=interval.low <= chance,
         found=f"clean accuracy is at least {interval.low:.1%}, the largest class holds {chance:.1%}",
     )
-
-
-def beats_white_box(white_box: WorstCase, beaten: Bools) -> bool:
-    """Whether the `beaten` (n,) of the white-box survivors are too many for the white-box accuracy to be believed."""
-    standing = white_box.state == SURVIVED
-    count = int((standing & beaten).sum())
-    return count >= BEATEN_COUNT and count > BEATEN_SHARE * int(standing.sum())
-
-
-def _survivors_broken(store: EvidenceStore, facts: RunFacts, noise_only: bool) -> Finding:
-    findings = []
-    raised = False
-    for threat in facts.threats:
-        white, black = (EvidenceKey(kind=arm, threat=threat) for arm in ARMS)
-        if white not in store or black not in store:
-            continue
-        white_box = store.get_as(WorstCase, white)
-        standing = white_box.state == SURVIVED
-        query_only = store.get_as(WorstCase, black)
-        stages = [index for index, attack in enumerate(query_only.attacks) if not noise_only or attack.startswith(NOISE)]
-        broken = np.isin(query_only.broken_by, stages)
-        beaten = np.flatnonzero(standing & broken)
-        raised |= beats_white_box(white_box, broken)
-        ids = _predictions(store).ids[beaten]
-        named = f" ({', '.join(map(str, ids[:5]))}{', …' if len(ids) > 5 else ''})" if len(ids) else ""
-        findings.append(f"{threat.label}: {len(beaten)} of {int(standing.sum())} white-box survivors broken{named}")
-    if not findings:
-        return not_run("needs a white-box and a black-box arm under one threat")
-    return Finding(raised=raised, found="; ".join(findings))
-
-
-def _gradients_exist(store: EvidenceStore, facts: RunFacts) -> Finding:
-    key = EvidenceKey(kind=Evidence.FISHER_SPECTRUM)
-    lost = f"no useful gradient passes {', '.join(facts.gradients_lost_in)}" if facts.gradients_lost_in else ""
-    if key not in store:
-        return Finding(raised=True, found=lost) if lost and not facts.has_gradients else not_run("needs gradients")
-    zero = store.get_as(FisherSpectrum, key).zero_gradient
-    if len(zero) == 0:
-        return not_run("no example entered the Fisher evidence")
-    words = f"{zero.mean():.1%} of {len(zero)} examples have zero gradients"
-    return Finding(raised=float(zero.mean()) > MOST_ZERO_GRADIENTS, found=f"{words}; {lost}" if lost else words)
 
 
 def _repeatable(store: EvidenceStore, facts: RunFacts) -> Finding:
@@ -148,7 +66,26 @@ def _inside_the_ball(store: EvidenceStore, facts: RunFacts) -> Finding:
         return not_run("no attack was run")
     outside = sum(int(evidence.outside.sum()) for evidence in attacks)
     attacked = sum(int(evidence.clean_correct.sum()) for evidence in attacks)
-    return Finding(raised=outside > 0, found=f"{outside} of {attacked} attacked images left the ball before clipping")
+    found = f"{outside} of {attacked} attacked images left the ball before clipping"
+    references = [evidence for evidence in attacks if isinstance(evidence, ReferenceAttack)]
+    successes = sum(int(evidence.success.sum()) for evidence in references)
+    if successes:
+        kept = sum(int(evidence.success_in_8_bits.sum()) for evidence in references)
+        found += f"; {kept} of {successes} successes of the reference attack are successes inside the ball in 8 bits too"
+    return Finding(raised=outside > 0, found=found)
+
+
+def _self_test(store: EvidenceStore, facts: RunFacts) -> Finding:
+    if not facts.self_test:
+        return not_run("the attacks were not tested")
+    worst = max(facts.self_test, key=facts.self_test.__getitem__)
+    weak = [name for name, ratio in facts.self_test.items() if not ratio <= MOST_OF_OPTIMUM]
+    return Finding(
+        raised=bool(weak),
+        found=f"{len(facts.self_test)} attacks need at most {facts.self_test[worst]:.2f} times the optimum ({worst})"
+        if not weak
+        else ", ".join(f"{name} needs {facts.self_test[name]:.2f} times the optimum" for name in weak),
+    )
 
 
 def _identities(store: EvidenceStore, facts: RunFacts) -> Finding:
@@ -172,7 +109,7 @@ def _identities(store: EvidenceStore, facts: RunFacts) -> Finding:
 
 
 def _not_saturated(store: EvidenceStore, facts: RunFacts) -> Finding:
-    predictions = _predictions(store)
+    predictions = predictions_of(store)
     if predictions.no_scores is not None:
         return not_run(predictions.no_scores)
     saturated = saturated_share(predictions=predictions).value
@@ -201,31 +138,28 @@ def _all_attacked(store: EvidenceStore, facts: RunFacts) -> Finding:
     return Finding(raised=unknown > MOST_UNKNOWN, found=f"at most {unknown:.1%} of the examples are unknown")
 
 
-_PROBE = "its probe (independent attacks, budgets and restarts on a sample of their own) is not part of this version"
-_SELF_TEST = "the bundled linear model is not part of this version"
-_CHECKS: dict[int, Check] = {
+_CHECKS: Mapping[int, Check] = {
     1: _better_than_guessing,
-    7: lambda store, facts: _survivors_broken(store, facts, noise_only=False),
-    8: lambda store, facts: _survivors_broken(store, facts, noise_only=True),
-    9: _gradients_exist,
+    2: falls_with_epsilon,
+    3: reaches_chance,
+    4: iterations_help,
+    5: iterations_suffice,
+    6: restarts_suffice,
+    7: queries_do_not_beat_gradients,
+    8: noise_does_not_beat_attacks,
+    9: gradients_exist,
     10: _repeatable,
     11: _outputs_clear,
     12: _inside_the_ball,
-    13: lambda store, facts: not_run(_SELF_TEST),
+    13: _self_test,
     14: _identities,
     15: _not_saturated,
     16: _asked_device,
     17: _all_attacked,
 }
-
-
-def without_probe(store: EvidenceStore, facts: RunFacts) -> Finding:
-    """The checks that need independent attacks, budgets and restarts on a sample of their own."""
-    return not_run(_PROBE)
-
-
-# Every check in order, with its words.
-CHECKS: tuple[tuple[CheckText, Check], ...] = tuple((text, _CHECKS.get(text.number, without_probe)) for text in CHECK_TEXTS)
+# Every check in order, with its words, and the evidence that no metric asks for.
+CHECKS: tuple[tuple[CheckText, Check], ...] = tuple((text, _CHECKS[text.number]) for text in CHECK_TEXTS)
+CHECKED = frozenset({Evidence.PROBE, Evidence.GRADIENT_PROBE})
 
 
 def check_record(text: CheckText, finding: Finding) -> CheckRecord:

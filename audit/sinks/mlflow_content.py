@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from audit.result import AuditResult, Failed, Measured, MetricRecord, ModelResult, OverallScore
+from audit.result import AuditResult, CheckRecord, Failed, Measured, MetricRecord, ModelResult, OverallScore
 from audit.text import printable, redact
 
 RESULT_ID = "audit.result_id"
@@ -29,6 +29,7 @@ MODEL, MODEL_VERSION = "audit.model", "audit.model_version"
 RUN_ID = "audit.run_id"
 PARENT = "mlflow.parentRunId"
 VERDICT = "audit.verdict"
+CHECKS = "audit.checks"
 POLICY = "audit.policy"
 POLICY_SHA256 = "audit.policy_sha256"
 GATE_DATE = "audit.gate_date"
@@ -106,6 +107,7 @@ def parent_content(result: AuditResult) -> RunContent:
         "audit.date": result.created,
         "mlflow.note.content": f"Robustness audit, policy verdict: {verdict}. The report is under Artifacts: report.html. "
         "One child run per model holds the metrics.",
+        CHECKS: _checks_in_words([check for model in result.models for check in model.checks]),
         **{f"audit.check.{number}": "warn" for number in sorted(raised)},
     }
     return RunContent(name=_line("audit of " + "; ".join(labels), KEY_LENGTH), tags=_tags(tags), params=_params(_settings(result)))
@@ -126,6 +128,7 @@ def model_content(result: AuditResult, index: int) -> RunContent:
         "audit.score": score_in_words(model.overall),
         "audit.date": result.created,
         "audit.role": "reference" if model.is_reference else "subject",
+        CHECKS: _checks_in_words(model.checks),
         **{f"audit.check.{check.number}": "warn" for check in model.checks if check.status == "warn"},
         "mlflow.loggedArtifacts": f'[{{"path": "{TABLE}", "type": "table"}}]',
     }
@@ -174,6 +177,12 @@ def score_in_words(overall: OverallScore) -> str:
     if overall.undetermined:
         return f"at most {overall.value:.1f}, undetermined: {', '.join(overall.undetermined)}"
     return f"{overall.value:.1f}"
+
+
+def _checks_in_words(checks: Iterable[CheckRecord]) -> str:
+    """Which honesty checks were raised, on any model."""
+    raised = sorted({check.number for check in checks if check.status == "warn"})
+    return f"raised: {', '.join(map(str, raised))}" if raised else "none raised"
 
 
 def _metrics(model: ModelResult) -> dict[str, float]:

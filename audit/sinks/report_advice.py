@@ -15,6 +15,7 @@ _WORRY_LIMIT = 190
 _STEP_LIMIT = 170
 # "Most" is said only where the whole interval lies below half of the 100 points.
 MOST = 50
+CHECK = "Check"
 _KEY_IN_BRACKETS = re.compile(r" \([a-z0-9_/.-]+\)$")
 _DIMENSIONS = {"clean": "Clean accuracy", "adversarial": "Under attack"}
 
@@ -58,9 +59,13 @@ def worries_of(subjects: Named, result: AuditResult) -> list[Worry]:
                 found_low = _most_broken(score)
                 if found_low is not None:
                     add("warn", "Attacks break most right answers", "6", label, found_low)
+        for cascade in model.cascades:
+            if cascade.escalated is not None:
+                escalated = f"{words.threat_label(cascade.threat)}: {cascade.escalated}; so the longest search was run"
+                add("warn", "Gradients were not believed", "6", label, escalated)
         for check in model.checks:
             if check.status == "warn":
-                add("warn", f"Check {check.number}", "8", label, check.found)
+                add("warn", f"{CHECK} {check.number}", "8", label, check.found)
         for record in model.metrics:
             if isinstance(record.outcome, Failed):
                 add("warn", f"{record.name} has no value", "5", label, record.outcome.error)

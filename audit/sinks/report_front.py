@@ -8,7 +8,7 @@ from typing import Literal
 
 from audit.result import AuditResult, Measured, ModelResult, OverallScore, ScoreRecord
 from audit.sinks import report_words as words
-from audit.sinks.report_advice import Status, Worry, dimension_name, steps_of, worries_of
+from audit.sinks.report_advice import CHECK, Status, Worry, dimension_name, steps_of, worries_of
 from audit.sinks.report_words import Missing
 
 # More would not fit on one sheet; the rest is counted and named.
@@ -72,7 +72,10 @@ class VerdictLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Front:
-    """All of page one. `layout`: one subject, few models (bars side by side), or many (one line per model)."""
+    """All of page one. `layout`: one subject, few models (bars side by side), or many (one line per model).
+
+    `more_checks` names the raised checks among the worries that are not shown.
+    """
 
     title: str
     layout: Literal["one", "few", "many"]
@@ -83,6 +86,7 @@ class Front:
     worries: tuple[Worry, ...]
     more_worries: int
     more_sections: tuple[str, ...]
+    more_checks: str
     steps: tuple[str, ...]
     more_steps: int
 
@@ -109,6 +113,7 @@ def front(result: AuditResult, labels: Sequence[str]) -> Front:
         worries=tuple(worries[:SHOWN]),
         more_worries=len(hidden),
         more_sections=tuple(sorted({worry.section for worry in hidden}, key=int)),
+        more_checks=words.listed([worry.title.lower() for worry in hidden if worry.title.startswith(CHECK)]),
         steps=tuple(steps[:SHOWN]),
         more_steps=max(0, len(steps) - SHOWN),
     )

@@ -169,7 +169,8 @@ def _cascade(cascade: Cascade, label: str) -> CascadeTable:
         caption=f"{cascade.arm[:1].upper()}{cascade.arm[1:]}, {words.threat_label(cascade.threat)}",
         rows=tuple(rows),
         passes=f"n\u00a0=\u00a0{cascade.samples}. {words.number(cascade.forward_passes_per_image)} forward and "
-        f"{words.number(cascade.backward_passes_per_image)} backward passes per image on average.",
+        f"{words.number(cascade.backward_passes_per_image)} backward passes per image on average."
+        + ("" if cascade.escalated is None else f" The longest search, because gradients were not believed: {cascade.escalated}."),
     )
 
 

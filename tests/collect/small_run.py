@@ -9,7 +9,7 @@ import torch
 
 from audit.collect import COLLECTORS, FITS
 from audit.data import Chunk
-from audit.evidence import Evidence, EvidenceKey, EvidenceStore, merge, rows
+from audit.evidence import PER_THREAT, Evidence, EvidenceKey, EvidenceStore, merge, rows
 from audit.models.torch_module import TorchClassifier, wrap
 from audit.profiles import profile
 from audit.settings import Settings
@@ -77,7 +77,10 @@ class Run:
     threat: Threat
 
     def key(self, kind: Evidence) -> EvidenceKey:
-        return EvidenceKey(kind=kind, threat=self.threat if kind in COLLECTORS and COLLECTORS[kind].per_threat else None)
+        return EvidenceKey(kind=kind, threat=self.threat if kind in PER_THREAT else None)
+
+    def fit(self, kind: Evidence, store: EvidenceStore):
+        return FITS[kind].fit(store, self.key(kind).threat)
 
     def collect(self, kind: Evidence, sample: Chunk, cuts: list[slice], needed: EvidenceStore):
         collector = COLLECTORS[kind]
@@ -101,8 +104,10 @@ class Run:
         while wanted:
             for kind in list(wanted):
                 if kind in FITS:
-                    if all(self.key(need) in store for need in FITS[kind].needs):
-                        store = store.with_item(self.key(kind), FITS[kind].fit(store))
+                    if FITS[kind].capabilities & set(self.classifier.lacks):
+                        wanted.remove(kind)
+                    elif all(self.key(need) in store for need in FITS[kind].needs):
+                        store = store.with_item(self.key(kind), self.fit(kind, store))
                         wanted.remove(kind)
                     continue
                 collector = COLLECTORS[kind]

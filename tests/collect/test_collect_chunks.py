@@ -64,13 +64,13 @@ def everything(run, sample, kinds, size):
     """All evidence this threat supports; L2 has no black-box arm."""
     cuts = [slice(start, min(start + size, 23)) for start in range(0, 23, size)]
     store = EvidenceStore()
-    clean = run.key(Evidence.PREDICTIONS)
-    store = store.with_item(clean, run.collect(Evidence.PREDICTIONS, sample, cuts, EvidenceStore()))
-    store = store.with_item(run.key(Evidence.TEMPERATURE), FITS[Evidence.TEMPERATURE].fit(store))
-    for kind in kinds:
-        if kind is not Evidence.PREDICTIONS:
+    for kind in (kind for kind in Evidence if kind in kinds or kind in FITS):
+        if kind in FITS:
+            found = run.fit(kind, store)
+        else:
             needed = EvidenceStore({run.key(need): store[run.key(need)] for need in COLLECTORS[kind].needs})
-            store = store.with_item(run.key(kind), run.collect(kind, sample, cuts, needed))
+            found = run.collect(kind, sample, cuts, needed)
+        store = store.with_item(run.key(kind), found)
     return store
 
 
@@ -132,7 +132,8 @@ def test_order_changes_no_bit(run, run_without_gradients, sample):
 def test_a_query_only_model_gets_its_arms(run_without_gradients, sample):
     evidence = run_without_gradients.everything(sample)
     kinds = {key.kind for key in evidence}
-    assert kinds == set(Evidence) - {Evidence.WORST_CASE_WHITE_BOX, Evidence.FISHER_SPECTRUM}
+    led = {Evidence.GRADIENT_PROBE, Evidence.GRADIENT_HEALTH, Evidence.WORST_CASE_WHITE_BOX, Evidence.FISHER_SPECTRUM}
+    assert kinds == set(Evidence) - led
     curve = evidence[run_without_gradients.key(Evidence.ACCURACY_EPSILON)]
     reference = evidence[run_without_gradients.key(Evidence.REFERENCE_ATTACK)]
     assert curve.arm == "black-box" and reference.attack == "Square-20"

@@ -54,10 +54,10 @@ def collected(threat: str, size: int) -> EvidenceStore:
     run = small_run.Run(wrap(model, image_shape=(3, 32, 32), device="cpu"), SETTINGS, Threat.parse(threat))
     sample, store = colour_sample(model), EvidenceStore()
     cuts = [slice(start, min(start + size, ROWS)) for start in range(0, ROWS, size)]
-    for kind in (Evidence.PREDICTIONS, Evidence.TEMPERATURE, *(kind for kind in COLLECTORS if kind is not Evidence.PREDICTIONS)):
+    for kind in Evidence:
         if why_not(kind, {}, run.threat) is not None:
             continue
-        found = FITS[kind].fit(store) if kind in FITS else run.collect(kind, sample, cuts, _needed(run, kind, store))
+        found = run.fit(kind, store) if kind in FITS else run.collect(kind, sample, cuts, _needed(run, kind, store))
         store = store.with_item(run.key(kind), found)
     return store
 

@@ -7,8 +7,12 @@ several chunks. Evidence holds no images except the few failures that will be sh
 |---|---|---|---|
 | predictions | Predictions | no | |
 | temperature | Temperature (a fit) | no | predictions |
+| probe_sample | ProbeSample (a fit) | no | predictions |
+| probe | Probe | yes | probe sample |
+| gradient_probe | GradientProbe | yes | probe sample, probe |
+| gradient_health | GradientHealth (a fit) | yes | gradient probe |
 | reference_attack | ReferenceAttack | yes | predictions |
-| worst_case_white_box, worst_case_black_box | WorstCase | yes | predictions |
+| worst_case_white_box, worst_case_black_box | WorstCase | yes | predictions; gradient health for the first |
 | accuracy_epsilon | AccuracyEpsilon | yes | predictions, a worst case |
 | fisher_spectrum | FisherSpectrum | no | predictions |
 | fisher_estimate | FisherEstimate | no | predictions, temperature |
@@ -22,15 +26,19 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from audit.evidence.arrays import Bools as Bools
+from audit.evidence.arrays import Floats as Floats
+from audit.evidence.arrays import Images as Images
+from audit.evidence.arrays import Ints as Ints
+from audit.evidence.arrays import Strings as Strings
+from audit.evidence.fisher import FisherEstimate as FisherEstimate
+from audit.evidence.fisher import FisherSpectrum as FisherSpectrum
+from audit.evidence.probe import GradientHealth as GradientHealth
+from audit.evidence.probe import GradientProbe as GradientProbe
+from audit.evidence.probe import Probe as Probe
+from audit.evidence.probe import ProbeSample as ProbeSample
 from audit.vocabulary import Threat
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-Strings = npt.NDArray[np.str_]
-Images = npt.NDArray[np.float32]
 
 BROKEN, SURVIVED, UNKNOWN = 0, 1, 2
 NATURAL_ERROR = -1
@@ -42,6 +50,10 @@ class Evidence(StrEnum):
 
     PREDICTIONS = "predictions"
     TEMPERATURE = "temperature"
+    PROBE_SAMPLE = "probe_sample"
+    PROBE = "probe"
+    GRADIENT_PROBE = "gradient_probe"
+    GRADIENT_HEALTH = "gradient_health"
     REFERENCE_ATTACK = "reference_attack"
     WORST_CASE_WHITE_BOX = "worst_case_white_box"
     WORST_CASE_BLACK_BOX = "worst_case_black_box"
@@ -50,9 +62,11 @@ class Evidence(StrEnum):
     FISHER_ESTIMATE = "fisher_estimate"
 
 
-PER_THREAT = frozenset(
+# Gathered on every example; the cost of the other kinds does not grow with the sample.
+ON_EVERY_EXAMPLE = frozenset(
     {Evidence.REFERENCE_ATTACK, Evidence.WORST_CASE_WHITE_BOX, Evidence.WORST_CASE_BLACK_BOX, Evidence.ACCURACY_EPSILON}
 )
+PER_THREAT = ON_EVERY_EXAMPLE | {Evidence.PROBE, Evidence.GRADIENT_PROBE, Evidence.GRADIENT_HEALTH}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +114,11 @@ class Temperature:
     loss_after: float
     at_limit: bool
 
+    @property
+    def relied_on(self) -> object:
+        """What evidence that needs this fit depends on."""
+        return self.value
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceAttack:
@@ -108,7 +127,8 @@ class ReferenceAttack:
     `adversarial_logits` (n, K) are the clean logits where the example was not clean-correct. Distances (n,) are of x' - x:
     `l0` is the share of values changed after rounding to 8 bits, `norm_l2` and `norm_linf` that of x itself.
     `psd` sums |delta| / max(local standard deviation, tau), `psd_per_pixel` is its mean. `outside` marks an x' that left the
-    ball or [0, 1] before the harness clipped it.
+    ball or [0, 1] before the harness clipped it; `success_in_8_bits` a success that is one still, inside the ball, when each
+    pixel of x' is moved towards x to a multiple of 1/255.
     """
 
     threat: Threat
@@ -125,6 +145,7 @@ class ReferenceAttack:
     psd: Floats
     psd_per_pixel: Floats
     outside: Bools
+    success_in_8_bits: Bools
     forward_passes: Ints
     backward_passes: Ints
 
@@ -183,48 +204,9 @@ class AccuracyEpsilon:
     backward_passes: Ints
 
 
-@dataclass(frozen=True, kw_only=True)
-class FisherSpectrum:
-    """White-box Fisher evidence on the first examples of the sample.
-
-    `gram` (n, K, K) = J J^T of the logits, float64, from which the spectrum follows at any temperature. `margin_*` (n,) are
-    linearised margin radii (0 where misclassified); `zero_gradient` marks examples whose margin gradients all vanish.
-    """
-
-    positions: Ints
-    logits: Floats
-    gram: Floats
-    margin_linf: Floats
-    margin_l2: Floats
-    margin_l1: Floats
-    zero_gradient: Bools
-
-
-@dataclass(frozen=True, kw_only=True)
-class FisherEstimate:
-    """Query-only Fisher evidence on the first examples of the sample, at the fitted temperature and raw (T = 1).
-
-    `standard_error` (n,) is the relative standard error of lambda from direction sampling (0 when the directions span the
-    input); `step` the finite-difference step h; `step_error` (n,) the relative change of lambda between neighbouring steps;
-    `status` (n,) is "measured", "saturated" (the outputs do not move and are one-hot) or "not_smooth".
-    """
-
-    positions: Ints
-    dimension: int
-    directions: int
-    lambda_max: Floats
-    trace: Floats
-    lambda_max_raw: Floats
-    trace_raw: Floats
-    standard_error: Floats
-    step: Floats
-    step_error: Floats
-    queries: Ints
-    status: Strings
-
-
-RowEvidence = Predictions | ReferenceAttack | WorstCase | AccuracyEpsilon | FisherSpectrum | FisherEstimate
-AnyEvidence = RowEvidence | Temperature
+RowEvidence = Predictions | Probe | GradientProbe | ReferenceAttack | WorstCase | AccuracyEpsilon | FisherSpectrum | FisherEstimate
+Fitted = Temperature | ProbeSample | GradientHealth
+AnyEvidence = RowEvidence | Fitted
 E = TypeVar("E")
 
 

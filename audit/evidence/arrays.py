@@ -1,0 +1,12 @@
+"""The arrays that evidence is made of."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Strings = npt.NDArray[np.str_]
+Images = npt.NDArray[np.float32]
