@@ -148,7 +148,7 @@ def opened(
 
 def _graph(found: Located, identity: ModelIdentity, *, output: str | None, device: str, block_rows: int, gradients: bool) -> Opened:
     graph = onnx_file.open_graph(found.file, identity.label, device=device, output=output)
-    module = converted(found.file, graph) if gradients else onnx_file.NO_GRADIENTS
+    module = converted(found.file, graph) if gradients else onnx_file.NOT_CONVERTED
     return Opened(
         identity=identity,
         given=found.stated.over(graph.declared),

@@ -211,3 +211,7 @@ class ResolvedClassifier:
             slope = torch.where(p > PROBABILITY_FLOOR, 1 / p.clamp(min=PROBABILITY_FLOOR), torch.zeros_like(p))
             jacobian = jacobian * slope[:, :, None]
         return as_logits(scores, self._outputs), jacobian
+
+    def activations(self, images: torch.Tensor) -> Mapping[str, torch.Tensor]:
+        """Neurons (n, units) of each layer."""
+        return self._inner.activations(images)

@@ -107,6 +107,14 @@ class QueriedClassifier:
         """
         raise MissingCapability(self._lacks[Capability.GRADIENTS])
 
+    def activations(self, images: torch.Tensor) -> NoReturn:
+        """Not possible.
+
+        Raises:
+            MissingCapability: always.
+        """
+        raise MissingCapability(self._lacks[Capability.ACTIVATIONS])
+
     def _forward(self, block: torch.Tensor) -> torch.Tensor:
         who, answer = self._identity.label, self._ask(self._spec.prepare(block))
         if isinstance(answer, Labels) != (Capability.SCORES in self._lacks):
