@@ -78,6 +78,14 @@ class Classifier(Protocol):
             MissingCapability: the classifier lacks GRADIENTS.
         """
 
+    def activations(self, images: torch.Tensor) -> Mapping[str, torch.Tensor]:
+        """Neurons (n, units) of each layer, in the order in which the layers run; `audit.models.neurons` says what one is.
+
+        Raises:
+            MissingCapability: the classifier lacks ACTIVATIONS.
+            ModelError: values are not finite.
+        """
+
 
 def load(
     ref: ModelRef,
@@ -174,7 +182,7 @@ def resolve_outputs(classifier: Classifier, images: torch.Tensor) -> Classifier:
     Raises:
         ModelError: probabilities were stated, but the outputs are none.
     """
-    from audit.models.onnx_gradients import with_gradients
+    from audit.models.onnx_gradients import with_inside
     from audit.models.outputs import resolve_outputs as resolve_now
 
-    return with_gradients(classifier, resolve_now(classifier, images), images)
+    return with_inside(classifier, resolve_now(classifier, images), images)

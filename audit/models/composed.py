@@ -1,4 +1,4 @@
-"""A classifier put together from two: scores from one, gradients from another or from none."""
+"""A classifier put together from two: scores from one, gradients and layers from another or from none."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from audit.vocabulary import Capability
 
 
 class ComposedClassifier:
-    """Scores from `scores`. Gradients, and the scores that come with them, from `gradients`, unless `lacks` says why not."""
+    """Scores from `scores`; layers, and gradients with the scores that go with them, from `inside`, unless `lacks` says why not."""
 
     def __init__(
-        self, scores: Classifier, *, identity: ModelIdentity, lacks: Mapping[Capability, str], gradients: Classifier | None = None
+        self, scores: Classifier, *, identity: ModelIdentity, lacks: Mapping[Capability, str], inside: Classifier | None = None
     ) -> None:
         self._scores = scores
-        self._gradients = scores if gradients is None else gradients
+        self._inside = scores if inside is None else inside
         self._identity = identity
         self._lacks = lacks
 
@@ -46,12 +46,12 @@ class ComposedClassifier:
     @property
     def forward_passes(self) -> int:
         """Images pushed through either so far."""
-        return self._scores.forward_passes + (0 if self._gradients is self._scores else self._gradients.forward_passes)
+        return self._scores.forward_passes + (0 if self._inside is self._scores else self._inside.forward_passes)
 
     @property
     def backward_passes(self) -> int:
         """Images whose gradients were taken so far."""
-        return self._gradients.backward_passes
+        return self._inside.backward_passes
 
     def logits(self, images: torch.Tensor) -> torch.Tensor:
         """Logits or log-probabilities (n, K)."""
@@ -63,7 +63,7 @@ class ComposedClassifier:
         Raises:
             MissingCapability: it lacks GRADIENTS.
         """
-        return self._differentiable().loss_gradient(images, loss)
+        return self._able(Capability.GRADIENTS).loss_gradient(images, loss)
 
     def jacobian(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Logits (n, K) and their Jacobian (n, K, c*h*w), both of the classifier that gives gradients.
@@ -71,12 +71,20 @@ class ComposedClassifier:
         Raises:
             MissingCapability: it lacks GRADIENTS.
         """
-        return self._differentiable().jacobian(images)
+        return self._able(Capability.GRADIENTS).jacobian(images)
 
-    def _differentiable(self) -> Classifier:
-        if Capability.GRADIENTS in self._lacks:
-            raise MissingCapability(self._lacks[Capability.GRADIENTS])
-        return self._gradients
+    def activations(self, images: torch.Tensor) -> Mapping[str, torch.Tensor]:
+        """Neurons (n, units) of each layer.
+
+        Raises:
+            MissingCapability: it lacks ACTIVATIONS.
+        """
+        return self._able(Capability.ACTIVATIONS).activations(images)
+
+    def _able(self, capability: Capability) -> Classifier:
+        if capability in self._lacks:
+            raise MissingCapability(self._lacks[capability])
+        return self._inside
 
 
 def black_box(classifier: Classifier, because: str) -> Classifier:

@@ -1,4 +1,4 @@
-"""Classifiers over ONNX Runtime. They give scores, and nothing inside; gradients come from `audit.models.onnx_gradients`."""
+"""Classifiers over ONNX Runtime. They give scores, and nothing inside; `audit.models.onnx_gradients` adds gradients and layers."""
 
 from __future__ import annotations
 
@@ -26,12 +26,19 @@ from audit.vocabulary import Capability
 
 __all__ = ["Graph", "OnnxClassifier", "freed_if_equal", "open_graph", "run", "wrap"]
 
-NO_GRADIENTS = "ONNX Runtime has no backward pass"
-NOT_COMPARED = f"{NO_GRADIENTS}, and the graph, converted to torch, has not been compared with it yet"
-NO_ACTIVATIONS = "reading inner layers of an ONNX graph is not supported yet"
+_LACKS = {
+    Capability.GRADIENTS: "ONNX Runtime has no backward pass",
+    Capability.ACTIVATIONS: "ONNX Runtime shows no inner layers",
+}
+NOT_CONVERTED = "the graph was not converted to torch"
 
 # Libraries add up in another order for another batch, which moves a float32 score by about 1e-6 of the largest.
 SAME_SCORES = 1e-5
+
+
+def lacking(because: str) -> dict[Capability, str]:
+    """What the runtime itself cannot do, and why the graph, converted to torch, does not do it either."""
+    return {capability: f"{why}, and {because}" for capability, why in _LACKS.items()}
 
 
 class OnnxClassifier:
@@ -45,7 +52,7 @@ class OnnxClassifier:
         spec: InputSpec,
         block_rows: int,
         free_rows: int,
-        module: OnnxModule | str = NO_GRADIENTS,
+        module: OnnxModule | str = NOT_CONVERTED,
     ) -> None:
         """`free_rows` are the rows per block of the graph once it is freed from its batch.
 
@@ -67,8 +74,8 @@ class OnnxClassifier:
     @property
     def lacks(self) -> Mapping[Capability, str]:
         """Gradients and activations."""
-        gradients = NOT_COMPARED if isinstance(self.module, OnnxModule) else self.module
-        return {Capability.GRADIENTS: gradients, Capability.ACTIVATIONS: NO_ACTIVATIONS}
+        compared = "the graph, converted to torch, has not been compared with it yet"
+        return lacking(compared if isinstance(self.module, OnnxModule) else self.module)
 
     @property
     def classes(self) -> int:
@@ -116,6 +123,14 @@ class OnnxClassifier:
         """
         raise MissingCapability(self.lacks[Capability.GRADIENTS])
 
+    def activations(self, images: torch.Tensor) -> NoReturn:
+        """Not possible.
+
+        Raises:
+            MissingCapability: always.
+        """
+        raise MissingCapability(self.lacks[Capability.ACTIVATIONS])
+
     def freed(self, images: torch.Tensor) -> OnnxClassifier:
         """See `freed_if_equal`."""
         graph = self._graph.freed
@@ -141,16 +156,27 @@ class OnnxClassifier:
         return other
 
     def _differs(self, free: OnnxClassifier, images: torch.Tensor) -> str | None:
+        """Why `free` is not the same function of an image, whatever images are beside it; None if it is."""
         try:
             expected, found = self.logits(images), free.logits(images)
+            # Every image with other ones before and behind it, and at another place of its block.
+            order = torch.arange(len(images)).flip(0).roll(1)
+            moved = free.logits(images[order])
         except Exception as error:  # ONNX Runtime has its own exceptions without a common base
             return why_not(error)
-        allowed = SAME_SCORES * expected.abs().amax(dim=1, keepdim=True)
-        worst = float(((found - expected).abs() / allowed.clamp(min=1e-30)).max()) * SAME_SCORES
-        return None if worst <= SAME_SCORES else f"scores differ by {worst:.1g} of the largest"
+        worst = _share(found, expected)
+        if worst > SAME_SCORES:
+            return f"scores differ by {worst:.1g} of the largest"
+        worst = _share(moved, found[order])
+        return None if worst <= SAME_SCORES else f"an image's scores change by {worst:.1g} of the largest with the images beside it"
 
     def _forward(self, block: torch.Tensor) -> torch.Tensor:
         return check_scores(run(self._graph, self.spec.prepare(block)), len(block), self._identity.label)
+
+
+def _share(found: torch.Tensor, expected: torch.Tensor) -> float:
+    """The largest difference of two scores, as a share of the largest score of the image."""
+    return float(((found - expected).abs() / expected.abs().amax(dim=1, keepdim=True).clamp(min=1e-30)).max())
 
 
 def wrap(
@@ -160,7 +186,7 @@ def wrap(
     identity: ModelIdentity,
     spec: InputSpec,
     block_rows: int = DEFAULT_BLOCK_ROWS,
-    module: OnnxModule | str = NO_GRADIENTS,
+    module: OnnxModule | str = NOT_CONVERTED,
 ) -> OnnxClassifier:
     """Make a classifier of an open graph; a graph with a fixed batch size is run in blocks of that size.
 

@@ -1,4 +1,4 @@
-"""Gradients for an ONNX file: from its graph as a torch module, once that has proven to be the same function.
+"""Gradients and inner layers of an ONNX file: from its graph as a torch module, once that has proven to be the same function.
 
 Scores always come from ONNX Runtime, which is what is deployed; so does every verdict on an attacked image. The module only says in
 which direction to look. It is believed if, on images of the audit, its scores are those of ONNX Runtime up to rounding; if not,
@@ -8,7 +8,6 @@ or if the graph has no conversion, the model is audited by queries only and the 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,13 +16,13 @@ import torch
 from audit.errors import MissingCapability, OutOfMemory
 from audit.models import Classifier
 from audit.models.composed import ComposedClassifier
+from audit.models.neurons import settle
 from audit.models.onnx_batch import with_any_batch
-from audit.models.onnx_file import NO_GRADIENTS, OnnxClassifier
+from audit.models.onnx_file import OnnxClassifier, lacking
 from audit.models.onnx_session import Graph
 from audit.models.onnx_torch import OnnxModule, convert
 from audit.models.outputs import PROBABILITY_FLOOR, Outputs, ResolvedClassifier
-from audit.models.torch_module import TorchClassifier
-from audit.result import ModelIdentity
+from audit.models.torch_classifier import TorchClassifier
 from audit.text import printable
 from audit.vocabulary import Capability
 
@@ -42,13 +41,13 @@ def converted(path: Path, graph: Graph) -> OnnxModule | str:
         model = with_any_batch(path, graph.rows) if graph.rows and isinstance(graph.freed, Graph) else onnx.load(str(path))
         return convert(model, image=graph.input_name, output=graph.output_name)
     except MissingCapability as error:
-        return f"{NO_GRADIENTS}, and the graph cannot be converted to torch: {error}"
+        return f"the graph cannot be converted to torch: {error}"
     except Exception as error:  # a file may be broken in any way; it runs, so it can be audited without gradients
-        return f"{NO_GRADIENTS}, and the graph cannot be converted to torch: {_in_a_line(error)}"
+        return f"the graph cannot be converted to torch: {_in_a_line(error)}"
 
 
-def with_gradients(loaded: Classifier, resolved: ResolvedClassifier, images: torch.Tensor) -> Classifier:
-    """`resolved` with gradients where `loaded` is an ONNX graph whose conversion reproduces it; otherwise with the reason why not.
+def with_inside(loaded: Classifier, resolved: ResolvedClassifier, images: torch.Tensor) -> Classifier:
+    """`resolved` with gradients and layers where `loaded` is an ONNX graph whose conversion reproduces it; else with the reasons.
 
     Args:
         loaded: as `load` gave it.
@@ -57,60 +56,70 @@ def with_gradients(loaded: Classifier, resolved: ResolvedClassifier, images: tor
     """
     if not isinstance(loaded, OnnxClassifier) or not isinstance(loaded.module, OnnxModule):
         return resolved
-    lost = loaded.module.gradients.lost_in
-    identity = replace(resolved.identity, gradients_lost_in=lost)
-
-    def refused(because: str, identity: ModelIdentity = resolved.identity) -> Classifier:
-        reason = f"{NO_GRADIENTS}, and {because}"
-        return ComposedClassifier(resolved, identity=identity, lacks={**resolved.lacks, Capability.GRADIENTS: reason})
-
-    if not loaded.module.gradients.exists:
-        return refused(f"every path from image to output passes an operator without a useful gradient: {', '.join(lost)}", identity)
-    gradients = _differentiable(loaded, resolved, loaded.module)
-    if Capability.GRADIENTS in gradients.lacks:
-        return refused(gradients.lacks[Capability.GRADIENTS])
+    module, identity = loaded.module, resolved.identity
+    inside = _inside(loaded, resolved, module, images)
+    lost, agreement = module.gradients.lost_in, ""
     try:
-        difference = _difference(resolved, gradients, images, half=loaded.module.from_half)
-    except OutOfMemory:
-        raise
-    except Exception as error:  # an operator may meet sizes that it cannot work on; the model itself has just answered
-        return refused(f"the graph, converted to torch, fails: {_in_a_line(error)}")
-    limit = HALF_TOLERANCE if loaded.module.from_half else TOLERANCE
-    words = f"by up to {difference:.2g} of the range of its scores on {len(images)} images"
-    if not difference <= limit:
-        return refused(f"the graph, converted to torch, differs from it {words} (at most {limit:g} is accepted)")
-    cautions = identity.cautions
-    if lost:
-        cautions = (
-            *cautions,
-            f"Part of what the model computes passes operators without a useful gradient ({', '.join(lost)}): "
-            "gradient attacks do not see that part, and may overstate robustness; compare the query-only attacks.",
-        )
-    identity = replace(
-        identity, gradients=f"from the graph, converted to torch; it differs from ONNX Runtime {words}", cautions=cautions
-    )
-    lacks: Mapping[Capability, str] = {key: why for key, why in resolved.lacks.items() if key is not Capability.GRADIENTS}
-    return ComposedClassifier(resolved, identity=identity, lacks=lacks, gradients=gradients)
+        agreement = _agreement(resolved, inside, images, half=module.from_half)
+        missing = {capability: lacking(why)[capability] for capability, why in inside.lacks.items()}
+    except MissingCapability as error:
+        missing = lacking(str(error))
+    if not module.gradients.exists:
+        because = f"every path from image to output passes an operator without a useful gradient: {', '.join(lost)}"
+        missing[Capability.GRADIENTS] = lacking(because)[Capability.GRADIENTS]
+        identity = replace(identity, gradients_lost_in=lost)
+    elif Capability.GRADIENTS not in missing:
+        identity = replace(identity, gradients_lost_in=lost, gradients=f"from the graph, converted to torch; {agreement}")
+        if lost:
+            hidden = (
+                f"Part of what the model computes passes operators without a useful gradient ({', '.join(lost)}): "
+                "gradient attacks do not see that part, and may overstate robustness; compare the query-only attacks."
+            )
+            identity = replace(identity, cautions=(*identity.cautions, hidden))
+    return ComposedClassifier(resolved, identity=identity, lacks=missing, inside=inside)
 
 
-def _differentiable(loaded: OnnxClassifier, resolved: ResolvedClassifier, module: OnnxModule) -> Classifier:
+def _inside(loaded: OnnxClassifier, resolved: ResolvedClassifier, module: OnnxModule, images: torch.Tensor) -> Classifier:
     """The module as a classifier that returns what `resolved` returns; a final softmax becomes a log-softmax."""
     logarithm = module.in_log_space() if resolved.outputs is Outputs.PROBABILITIES else None
+    rows = deployed.block_rows if isinstance(deployed := resolved.inner, OnnxClassifier) else loaded.block_rows
+    with torch.no_grad():
+        same = loaded.spec.prepare(images[:1].expand(rows, *images.shape[1:]).clone())
     classifier = TorchClassifier(
         logarithm or module,
         identity=resolved.identity,
         spec=loaded.spec,
         device=torch.device("cpu"),
-        block_rows=deployed.block_rows if isinstance(deployed := resolved.inner, OnnxClassifier) else loaded.block_rows,
+        block_rows=rows,
+        layers=settle(module.neurons, same),
     )
     if resolved.probabilities and logarithm is None:
         return ResolvedClassifier(classifier, resolved.identity, outputs=resolved.outputs)
     return classifier
 
 
-def _difference(resolved: ResolvedClassifier, gradients: Classifier, images: torch.Tensor, *, half: bool) -> float:
+def _agreement(resolved: ResolvedClassifier, inside: Classifier, images: torch.Tensor, *, half: bool) -> str:
+    """By how much the converted graph differs from ONNX Runtime, in words.
+
+    Raises:
+        MissingCapability: by more than rounding explains, or the converted graph fails.
+    """
+    try:
+        difference = _difference(resolved, inside, images, half=half)
+    except OutOfMemory:
+        raise
+    except Exception as error:  # an operator may meet sizes that it cannot work on; the model itself has just answered
+        raise MissingCapability(f"the graph, converted to torch, fails: {_in_a_line(error)}") from error
+    limit = HALF_TOLERANCE if half else TOLERANCE
+    words = f"by up to {difference:.2g} of the range of its scores on {len(images)} images"
+    if not difference <= limit:
+        raise MissingCapability(f"the graph, converted to torch, differs from it {words} (at most {limit:g} is accepted)")
+    return f"it differs from ONNX Runtime {words}"
+
+
+def _difference(resolved: ResolvedClassifier, inside: Classifier, images: torch.Tensor, *, half: bool) -> float:
     """The largest difference of two scores over their range. A class that leads by more than twice that is the same in both."""
-    theirs, ours = resolved.logits(images).double(), gradients.logits(images).double()
+    theirs, ours = resolved.logits(images).double(), inside.logits(images).double()
     if resolved.probabilities:
         floor = math.log(_HALF_FLOOR if half else PROBABILITY_FLOOR)
         theirs, ours = theirs.clamp(min=floor), ours.clamp(min=floor)

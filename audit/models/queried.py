@@ -13,7 +13,7 @@ from audit.models import RowLoss
 from audit.models.answers import Labels, Scores, dense, in_order
 from audit.models.blocks import score_blocks
 from audit.models.input_spec import InputSpec
-from audit.models.probe import probe
+from audit.models.probe import outputs_before_a_look, probe
 from audit.models.scores import check_scores
 from audit.result import ModelIdentity
 from audit.vocabulary import Capability
@@ -22,6 +22,31 @@ LABELS_ONLY = "the model answers with labels only, without scores"
 
 # (prepared rows, as the input spec makes them) -> the model's answer for each of them.
 Ask = Callable[[torch.Tensor], Scores | Labels]
+
+
+def ordered(ask: Ask, names: Sequence[str], who: str) -> Ask:
+    """`ask` with the columns of every answer in one order: that of `names` where they are these, else that of the first answer."""
+    columns: tuple[str, ...] | None = None
+
+    def in_one_order(prepared: torch.Tensor) -> Scores | Labels:
+        nonlocal columns
+        answer = ask(prepared)
+        if columns is None and isinstance(answer, Scores):
+            columns = tuple(names) if sorted(answer.names) == sorted(names) else answer.names
+        return in_order(answer, columns or (), who)
+
+    return in_one_order
+
+
+def _as_values(answer: Scores | Labels) -> Scores | Labels:
+    """The answer of a model that gives one value per image: values that all happen to be whole look like labels."""
+    if isinstance(answer, Labels) and all(isinstance(value, int) for value in answer.values):
+        return Scores(values=torch.tensor(answer.values, dtype=torch.float32)[:, None])
+    return answer
+
+
+def _is_one_value(answer: Scores | Labels) -> bool:
+    return isinstance(answer, Scores) and answer.values.shape[1] == 1
 
 
 class QueriedClassifier:
@@ -36,16 +61,16 @@ class QueriedClassifier:
         rows: int,
         lacks: Mapping[Capability, str],
         classes: Sequence[str],
-        columns: tuple[str, ...],
+        one_value: bool,
     ) -> None:
-        """`classes` are what labels mean, `columns` the names of the scores in the order of the classes, where they have any."""
+        """`classes` are what labels mean; `one_value` whether each answer is the score of the second of two classes."""
         self._ask = ask
         self._identity = identity
         self._spec = spec
         self._rows = rows
         self._lacks = lacks
         self._names = classes
-        self._columns = columns
+        self._one_value = one_value
         self._forward_passes = 0
 
     @property
@@ -107,11 +132,20 @@ class QueriedClassifier:
         """
         raise MissingCapability(self._lacks[Capability.GRADIENTS])
 
+    def activations(self, images: torch.Tensor) -> NoReturn:
+        """Not possible.
+
+        Raises:
+            MissingCapability: always.
+        """
+        raise MissingCapability(self._lacks[Capability.ACTIVATIONS])
+
     def _forward(self, block: torch.Tensor) -> torch.Tensor:
         who, answer = self._identity.label, self._ask(self._spec.prepare(block))
+        answer = _as_values(answer) if self._one_value else answer
         if isinstance(answer, Labels) != (Capability.SCORES in self._lacks):
             raise ModelError(f"{who}: answers now with labels and now with scores; an audit needs one of the two")
-        scores = check_scores(dense(in_order(answer, self._columns, who), self._names, who), len(block), who)
+        scores = check_scores(dense(answer, self._names, who), len(block), who)
         if scores.shape[1] != self.classes:
             raise ModelError(f"{who}: gives {scores.shape[1]} scores, but gave {self.classes} when it was loaded")
         return scores
@@ -145,12 +179,14 @@ def wrap(
     who = identity.label
     spec.check_channels(image_shape[0])
     names = identity.class_names or tuple(class_names)
+    ask = ordered(ask, names, who)
     answers: list[Scores | Labels] = []
 
     def run(images: torch.Tensor) -> torch.Tensor:
         answers.append(ask(spec.prepare(images)))
-        columns = answers[0].names if isinstance(answers[0], Scores) else ()
-        return dense(in_order(answers[-1], columns, who), names, who)
+        if _is_one_value(answers[0]):
+            answers[-1] = _as_values(answers[-1])
+        return dense(answers[-1], names, who)
 
     found = probe(run, image_shape, rows, who, places=True)
     first = answers[0]
@@ -163,9 +199,10 @@ def wrap(
         identity,
         classes=found.classes,
         input_shape=image_shape,
-        outputs="labels only" if isinstance(first, Labels) else spec.outputs if spec.outputs != "auto" else "not settled",
+        outputs="labels only" if isinstance(first, Labels) else outputs_before_a_look(spec, found),
         input_spec=spec.words(),
         cautions=(*identity.cautions, *found.cautions),
     )
-    columns = first.names if isinstance(first, Scores) else ()
-    return QueriedClassifier(ask, identity=identity, spec=spec, rows=rows, lacks=lacks, classes=names, columns=columns)
+    return QueriedClassifier(
+        ask, identity=identity, spec=spec, rows=rows, lacks=lacks, classes=names, one_value=_is_one_value(first)
+    )

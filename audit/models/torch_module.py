@@ -1,26 +1,27 @@
-"""Classifiers over torch: ordinary modules and exported programs (pt2). They have gradients."""
+"""Classifiers over torch: ordinary modules and exported programs (pt2). They have gradients and layers to look at."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
 
 import torch
 
-from audit.errors import MissingCapability, ModelError
-from audit.models import RowLoss
-from audit.models.blocks import map_blocks, score_blocks
+from audit.errors import ModelError
+from audit.models import neurons, torch_layers
 from audit.models.device import described, exact, torch_device
 from audit.models.input_spec import InputSpec
 from audit.models.live_layers import live_layers
-from audit.models.probe import outputs_before_a_look, probe
-from audit.models.scores import check_finite, check_scores, refuse_class_numbers, scores_of
-from audit.models.shapes import Declared, check_declared, check_images, refused
+from audit.models.probe import noise, outputs_before_a_look, probe
+from audit.models.scores import refuse_class_numbers, scores_of
+from audit.models.shapes import Declared, check_declared, refused
+from audit.models.torch_classifier import TorchClassifier
 from audit.result import ModelIdentity
 from audit.settings import DEFAULT_BLOCK_ROWS
 from audit.text import printable
-from audit.vocabulary import Capability
+
+__all__ = ["Serialisation", "TorchClassifier", "in_memory_identity", "plain_scores", "wrap"]
 
 
 class Serialisation(StrEnum):
@@ -31,142 +32,6 @@ class Serialisation(StrEnum):
 
 
 _CUT_OFF = "the model's outputs carry no gradient of its input (torch.no_grad, detach or NumPy inside forward)"
-_INTEGER_INPUT = "the model takes 8-bit integers, and rounding has no useful gradient"
-
-
-class TorchClassifier:
-    """A torch model behind the `Classifier` contract; build it with `wrap`.
-
-    Parameters need no gradients, so that nothing accumulates in the model; the graph is kept for the images only.
-    """
-
-    def __init__(
-        self,
-        network: Callable[[torch.Tensor], object],
-        *,
-        identity: ModelIdentity,
-        spec: InputSpec,
-        device: torch.device,
-        block_rows: int,
-        output: str | None = None,
-        no_gradients: str | None = None,
-    ) -> None:
-        self._network = network
-        self._identity = identity
-        self._spec = spec
-        self._device = device
-        self._block_rows = block_rows
-        self._output = output
-        self._no_gradients = no_gradients
-        self._forward_passes = 0
-        self._backward_passes = 0
-
-    @property
-    def identity(self) -> ModelIdentity:
-        """What was loaded."""
-        return self._identity
-
-    @property
-    def lacks(self) -> Mapping[Capability, str]:
-        """Activations; gradients too where it takes integers, or cuts its outputs off from its input."""
-        reason = self._no_gradients if self._spec.differentiable else _INTEGER_INPUT
-        gradients = {} if reason is None else {Capability.GRADIENTS: reason}
-        return {Capability.ACTIVATIONS: "reading inner layers is not supported yet", **gradients}
-
-    @property
-    def classes(self) -> int:
-        """K, the number of classes."""
-        return self._identity.classes
-
-    @property
-    def device(self) -> torch.device:
-        """Where images must live."""
-        return self._device
-
-    @property
-    def forward_passes(self) -> int:
-        """Images pushed through the model so far (padding not counted)."""
-        return self._forward_passes
-
-    @property
-    def backward_passes(self) -> int:
-        """Images whose gradients were taken so far (padding not counted; a Jacobian of K rows counts K)."""
-        return self._backward_passes
-
-    def logits(self, images: torch.Tensor) -> torch.Tensor:
-        """Logits (n, K) of images (n, c, h, w).
-
-        Raises:
-            ModelError: the images have another shape than the model was loaded for, or the outputs are not finite.
-        """
-        with torch.no_grad(), exact():
-            scores = score_blocks(images, self._identity, self._block_rows, self._forward)
-        self._forward_passes += len(images)
-        return scores
-
-    def loss_gradient(self, images: torch.Tensor, loss: RowLoss) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Logits (n, K), loss (n,) and its gradient (n, c, h, w).
-
-        Raises:
-            MissingCapability: the model takes integers.
-            ModelError: wrong shape, or outputs, losses or gradients that are not finite.
-        """
-        self._need_gradients(images)
-        if not len(images):
-            return images.new_zeros(0, self.classes), images.new_zeros(0), images.detach().clone()
-
-        def run(block: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            with torch.enable_grad(), exact():
-                x = block.clone().requires_grad_(True)
-                scores = self._forward(x.clone())  # a model may change its input in place
-                values = loss(scores, rows)
-                (gradient,) = torch.autograd.grad(values.sum(), x)
-            return scores.detach(), values.detach(), gradient
-
-        scores, values, gradient = map_blocks(images.detach(), self._block_rows, run)
-        check_finite(scores, self._identity.label)
-        check_finite(gradient.flatten(1), f"{self._identity.label}, gradient of the loss")
-        self._forward_passes += len(images)
-        self._backward_passes += len(images)
-        return scores, values, gradient
-
-    def jacobian(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Logits (n, K) and d logits / d images (n, K, c*h*w), by K backward passes per block.
-
-        Raises:
-            MissingCapability: the model takes integers.
-            ModelError: wrong shape, or outputs that are not finite.
-        """
-        self._need_gradients(images)
-        if not len(images):
-            return images.new_zeros(0, self.classes), images.new_zeros(0, self.classes, images[0:].flatten(1).shape[1])
-
-        def run(block: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            with torch.enable_grad(), exact():
-                x = block.clone().requires_grad_(True)
-                scores = self._forward(x.clone())  # a model may change its input in place
-                # Rows do not influence each other, so the gradient of a column's sum holds every row's own gradient.
-                columns = [
-                    torch.autograd.grad(scores[:, k].sum(), x, retain_graph=k + 1 < scores.shape[1])[0].flatten(1)
-                    for k in range(scores.shape[1])
-                ]
-            return scores.detach(), torch.stack(columns, dim=1)
-
-        scores, jacobian = map_blocks(images.detach(), self._block_rows, run)
-        check_finite(scores, self._identity.label)
-        check_finite(jacobian.flatten(1), f"{self._identity.label}, Jacobian")
-        self._forward_passes += len(images)
-        self._backward_passes += len(images) * self.classes
-        return scores, jacobian
-
-    def _need_gradients(self, images: torch.Tensor) -> None:
-        if Capability.GRADIENTS in self.lacks:
-            raise MissingCapability(self.lacks[Capability.GRADIENTS])
-        check_images(images, self._identity)
-
-    def _forward(self, block: torch.Tensor) -> torch.Tensor:
-        scores, _ = scores_of(self._network(self._spec.prepare(block)), self._identity.label, self._output)
-        return check_scores(scores, len(block), self._identity.label).to(torch.float32)
 
 
 def wrap(
@@ -239,7 +104,12 @@ def wrap(
         # A layer that is named says more than that calls differ.
         cautions=(*identity.cautions, *sorted(cautions), *(live_layers(network) or found.cautions)),
     )
-    images = torch.rand(rows, *image_shape, generator=torch.Generator().manual_seed(0)).to(where)
+    images = noise(rows, image_shape).to(where)
+    with torch.no_grad(), exact():
+        layers = neurons.settle(
+            torch_layers.reader(network, exported=serialisation is Serialisation.PT2),
+            spec.prepare(images[:1].expand_as(images).clone()),
+        )
     return TorchClassifier(
         network,
         identity=identity,
@@ -248,6 +118,7 @@ def wrap(
         block_rows=rows,
         output=output,
         no_gradients=_no_gradients(lambda x: scores_of(network(x), who, output)[0], spec, images),
+        layers=layers,
     )
 
 

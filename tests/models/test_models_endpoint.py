@@ -14,6 +14,7 @@ from small_models import Small, images
 
 from audit.errors import EndpointError, InputError, ModelError, QueryBudgetSpent
 from audit.models import Classifier, ModelRef, endpoint_http, endpoint_secrets, limits, load, resolve_outputs
+from audit.models.endpoint_protocols import nested
 from audit.models.limits import QueryLimits
 from audit.vocabulary import Capability
 
@@ -105,7 +106,7 @@ def test_the_identity_says_what_can_be_known_and_warns() -> None:
     [
         (lambda rows: {"predictions": [row[:-1] if index else row for index, row in enumerate(rows)]}, "rows differ in length"),
         (lambda rows: {"predictions": rows[:-1]}, "gives 3 answers for 4 images"),
-        (lambda rows: {"predictions": [row[0] for row in rows]}, "one value per image"),
+        (lambda rows: {"predictions": [-1 for _ in rows]}, "one whole number per image, some below 0"),
         (lambda rows: {"predictions": "soon"}, "shape ()"),
         (lambda rows: {"scores": rows}, "holds no predictions"),
         (lambda rows: {"predictions": {"a": rows, "b": rows}}, "several outputs (a, b)"),
@@ -389,6 +390,8 @@ def test_the_query_budget_is_kept_to_the_image_and_ends_for_good() -> None:
             classifier.logits(images(4))
         with pytest.raises(QueryBudgetSpent):
             classifier.logits(images(1))
+        with pytest.raises(QueryBudgetSpent, match="one call takes 4 images, more than --max-queries 3, so none was sent"):
+            open_endpoint(f"{server.url}/invocations", limits=QueryLimits(max_queries=3))
         assert sum(len(post.json["inputs"]) for post in server.posts) == 4 * OPENING + 4
 
 
@@ -560,3 +563,22 @@ def test_labels_without_names_or_with_other_names_are_refused() -> None:
 def test_an_endpoint_needs_the_data_for_the_size_of_an_image() -> None:
     with pytest.raises(InputError, match="declares no image size"):
         load(ModelRef.parse("http://127.0.0.1:9/invocations"))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4, 1), (1, 1, 1, 1), (2, 1, 2, 2), (3, 4), (3, 1), (2, 4, 1), (1, 2, 3, 3)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.uint8])
+def test_images_are_written_out_as_json_would(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    values = (torch.rand(shape, generator=torch.Generator().manual_seed(0)) * 300 - 50).to(dtype)
+    assert nested(values) == json.dumps(values.tolist())
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [("3.17.2", " 3.17.2"), ("3.17.2\x1b[31m", ""), ("٣.١٧", ""), ("3" * 40, ""), ("3.1\n<script>", "")],
+)
+def test_a_version_is_one_or_nothing(said: str, words: str) -> None:
+    def respond(asked: Asked) -> Reply:
+        return Reply(content=said.encode()) if asked.path == "/version" else scoring(asked)
+
+    with serving(respond) as server:
+        assert open_endpoint(f"{server.url}/invocations").identity.runtime.startswith(f"MLflow scoring server{words}, 4 images")

@@ -68,7 +68,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_gradients_are_those_of_the_module_that_was_exported(small: Path):
     x = images(20, seed=3)
     found, expected = settled(small), wrap(Small(), image_shape=SHAPE, device="cpu")
-    assert Capability.GRADIENTS not in found.lacks and Capability.ACTIVATIONS in found.lacks
+    assert found.lacks == {}
     loss = cross_entropy(torch.arange(20) % 5)
     for ours, theirs in zip(found.loss_gradient(x, loss), expected.loss_gradient(x, loss), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
@@ -288,7 +288,7 @@ def test_a_classifier_without_a_module_stays_as_it_is(small: Path):
     loaded = opened(small)
     assert isinstance(loaded, OnnxClassifier)
     bare = OnnxClassifier(loaded._graph, identity=replace(loaded.identity), spec=loaded.spec, block_rows=32, free_rows=32)
-    assert resolve_outputs(bare, images(8)).lacks[Capability.GRADIENTS] == "ONNX Runtime has no backward pass"
+    assert resolve_outputs(bare, images(8)).lacks[Capability.GRADIENTS].endswith("the graph was not converted to torch")
 
 
 class OneUnit(torch.nn.Module):

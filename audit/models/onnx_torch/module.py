@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
 
 from audit.errors import MissingCapability
+from audit.models.neurons import Neurons
 from audit.models.onnx_torch.gradients import GradientPath, gradient_path
+from audit.models.onnx_torch.layers import layers_of
 from audit.models.onnx_torch.node import STANDARD, Node, Tensor, read_node, read_tensor
 from audit.models.onnx_torch.operators import TABLE, check_known
 
@@ -37,6 +39,7 @@ class OnnxModule(torch.nn.Module):
         self._output = output
         self.from_half = from_half
         self.gradients: GradientPath = gradient_path(self._nodes, image, output)
+        self._layers = layers_of(self._nodes, constants)
         self._steps = _steps(self._nodes, kept={output, *constants})
         self._constants: dict[str, str] = {}
         for name, value in constants.items():
@@ -49,18 +52,29 @@ class OnnxModule(torch.nn.Module):
 
     def values(self, images: Tensor, names: Collection[str]) -> dict[str, Tensor]:
         """The values called `names` in the graph, for `images`."""
+        return {name: value for name, value in self._computed(images) if name in names}
+
+    def neurons(self, images: Tensor) -> Mapping[str, Tensor]:
+        """The neurons (n, units) of each layer, by the name of its value in the graph."""
+        found = Neurons(len(images))
+        for name, value in self._computed(images):
+            if name in self._layers:
+                found.add(name, value, self._layers[name])
+        return found.found
+
+    def _computed(self, images: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """Every value of the graph as it is computed, the given ones first."""
         # Half precision is computed in float32.
         images = images.float() if images.dtype in (torch.float16, torch.bfloat16) else images
         given = {self._image: images, **self._values()}
         known: dict[str, Tensor | None] = {**given, "": None}
-        found = {name: given[name] for name in names if name in given}
+        yield from given.items()
         for step in self._steps:
             results = {name: value for name, value in zip(step.node.outputs, _run(step, known), strict=False) if name}
             known.update(results)
-            found.update({name: value for name, value in results.items() if name in names})
+            yield from results.items()
             for name in step.last:
                 known.pop(name, None)
-        return found
 
     def in_log_space(self) -> OnnxModule | None:
         """The module with log p for an output, where its last step is a softmax over classes; None where it is not."""
