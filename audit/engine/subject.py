@@ -56,8 +56,10 @@ def open_subject(
         DataError: a label is outside the model's classes.
         ModelError: the model refuses the images, gives non-finite outputs, or is no better than guessing.
     """
-    first = torch.from_numpy(dataset.images(indices[: settings.block_rows])).to(classifier.device)
-    classifier = resolve_outputs(classifier, first)
+    # Two blocks, as what holds in one need not hold in the next; of a model that is asked from outside, one must do.
+    blocks = 1 if classifier.identity.opaque else 2
+    looked_at = torch.from_numpy(dataset.images(indices[: blocks * settings.block_rows])).to(classifier.device)
+    classifier, first = resolve_outputs(classifier, looked_at), looked_at[: settings.block_rows]
     _check_labels(classifier, dataset, indices)
     calls = torch.stack([classifier.logits(first) for _ in range(REPEATS)])
     repeat_difference = _repeat_difference(classifier, calls)

@@ -156,16 +156,27 @@ class OnnxClassifier:
         return other
 
     def _differs(self, free: OnnxClassifier, images: torch.Tensor) -> str | None:
+        """Why `free` is not the same function of an image, whatever images are beside it; None if it is."""
         try:
             expected, found = self.logits(images), free.logits(images)
+            # Every image with other ones before and behind it, and at another place of its block.
+            order = torch.arange(len(images)).flip(0).roll(1)
+            moved = free.logits(images[order])
         except Exception as error:  # ONNX Runtime has its own exceptions without a common base
             return why_not(error)
-        allowed = SAME_SCORES * expected.abs().amax(dim=1, keepdim=True)
-        worst = float(((found - expected).abs() / allowed.clamp(min=1e-30)).max()) * SAME_SCORES
-        return None if worst <= SAME_SCORES else f"scores differ by {worst:.1g} of the largest"
+        worst = _share(found, expected)
+        if worst > SAME_SCORES:
+            return f"scores differ by {worst:.1g} of the largest"
+        worst = _share(moved, found[order])
+        return None if worst <= SAME_SCORES else f"an image's scores change by {worst:.1g} of the largest with the images beside it"
 
     def _forward(self, block: torch.Tensor) -> torch.Tensor:
         return check_scores(run(self._graph, self.spec.prepare(block)), len(block), self._identity.label)
+
+
+def _share(found: torch.Tensor, expected: torch.Tensor) -> float:
+    """The largest difference of two scores, as a share of the largest score of the image."""
+    return float(((found - expected).abs() / expected.abs().amax(dim=1, keepdim=True).clamp(min=1e-30)).max())
 
 
 def wrap(

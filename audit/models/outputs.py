@@ -92,6 +92,33 @@ def resolve_outputs(classifier: Classifier, images: torch.Tensor) -> ResolvedCla
     return ResolvedClassifier(classifier, identity, outputs=outputs)
 
 
+def check_still_shares(scores: torch.Tensor, outputs: Outputs, who: str) -> None:
+    """Make sure that what was taken for probabilities are some on these images too: a logarithm would hide it.
+
+    Rounded and clamped ones pass, as they need not quite sum to 1.
+
+    Raises:
+        ModelError: they are not.
+    """
+    if outputs.stated_as != "probabilities" or not len(scores):
+        return
+    values = scores[:, 1:] if outputs is Outputs.ONE_PROBABILITY else scores
+    low, high = float(values.min()), float(values.max())
+    words = f"{low:.3g} to {high:.3g}"
+    good = low >= -NEGATIVE_TOLERANCE and high <= 1 + SUM_TOLERANCE
+    if good and outputs is Outputs.PROBABILITIES:
+        sums, floor = scores.sum(dim=1), scores.amin(dim=1).clamp(min=0) * scores.shape[1]
+        good = bool((sums >= 1 - STATED_SUM_TOLERANCE - LARGEST_CLAMP).all()) and bool(
+            (sums - floor <= 1 + STATED_SUM_TOLERANCE).all()
+        )
+        words += f", row sums {float(sums.min()):.3g} to {float(sums.max()):.3g}"
+    if not good:
+        raise ModelError(
+            f"{who}: its outputs were taken for probabilities on the first images, but on others they are none ({words}); state "
+            "outputs=logits if they are logits, and check the model if they are not"
+        )
+
+
 def look(scores: torch.Tensor, *, one_value: bool) -> tuple[Outputs, tuple[str, ...]]:
     """What the scores (n, K) look like, and what to be careful about; `one_value` as `is_one_value` says of what was given."""
     shares = bool((scores >= -NEGATIVE_TOLERANCE).all()) and bool((scores <= 1 + SUM_TOLERANCE).all())
@@ -107,6 +134,10 @@ def look(scores: torch.Tensor, *, one_value: bool) -> tuple[Outputs, tuple[str, 
         return Outputs.PROBABILITIES, ()
     if not shares:
         return Outputs.LOGITS, ()
+    if (name := _rounded_to(scores, sums)) is not None:
+        return Outputs.PROBABILITIES, (
+            f"The model rounds its probabilities to {name}: they do not quite sum to 1, and close ones are not told apart.",
+        )
     # Clamped to [low, 1 - low]: a value at a bound stands for one up to `low` beyond it, so a row's own sum lies in an interval.
     low = float(scores.min())
     at_low, at_high = (scores == low).sum(dim=1), (scores >= 1 - low - NEGATIVE_TOLERANCE).sum(dim=1)
@@ -116,10 +147,29 @@ def look(scores: torch.Tensor, *, one_value: bool) -> tuple[Outputs, tuple[str, 
             f"The model clamps its probabilities at {low:.2g}: they do not sum to 1, gradients are 0 where it clamps, and "
             "confidences beyond it are not told apart.",
         )
+    if _nearly_shares(scores):
+        return Outputs.LOGITS, (
+            "Every output lies between 0 and 1, and rows nearly sum to 1: they were taken as logits, whose softmax is flat. "
+            "If they are rounded probabilities, state outputs=probabilities; else export the model without its last activation.",
+        )
     return Outputs.LOGITS, (
         "Every output lies between 0 and 1, but rows do not sum to 1, as with one sigmoid per class: they were taken for logits, "
         "whose softmax is nearly flat. Export the model without its last activation.",
     )
+
+
+def _rounded_to(scores: torch.Tensor, sums: torch.Tensor) -> str | None:
+    """The short float type that these values (n, K) lie on, if the row sums are those of a softmax that was computed in it."""
+    if bool((scores * 256 == (scores * 256).round()).all()):
+        return None  # a coarse grid, as of 8-bit integers, has small values that no float rounds so
+    for dtype in (torch.bfloat16, torch.float16):
+        info = torch.finfo(dtype)
+        if torch.equal(scores.to(dtype).to(scores.dtype), scores):
+            # The exponential, its sum and their quotient are rounded, each by up to half a step.
+            step = info.eps * scores.clamp(min=info.tiny)
+            if bool(((sums - 1).abs() <= 1.5 * step.sum(dim=1)).all()):
+                return str(dtype).removeprefix("torch.")
+    return None
 
 
 def _nearly_shares(scores: torch.Tensor) -> bool:
@@ -191,14 +241,16 @@ class ResolvedClassifier:
         return self._inner.backward_passes
 
     def logits(self, images: torch.Tensor) -> torch.Tensor:
-        """Logits or log-probabilities (n, K)."""
-        return as_logits(self._inner.logits(images), self._outputs)
+        """Logits or log-probabilities (n, K).
+
+        Raises:
+            ModelError: the model gives probabilities, but none on these images.
+        """
+        return self._as_logits(self._inner.logits(images))
 
     def loss_gradient(self, images: torch.Tensor, loss: RowLoss) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Logits or log-probabilities (n, K), loss (n,) and its gradient (n, c, h, w)."""
-        scores, values, gradient = self._inner.loss_gradient(
-            images, lambda given, rows: loss(as_logits(given, self._outputs), rows)
-        )
+        scores, values, gradient = self._inner.loss_gradient(images, lambda given, rows: loss(self._as_logits(given), rows))
         return as_logits(scores, self._outputs), values, gradient
 
     def jacobian(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -210,8 +262,12 @@ class ResolvedClassifier:
             p = _shares(scores, self._outputs)
             slope = torch.where(p > PROBABILITY_FLOOR, 1 / p.clamp(min=PROBABILITY_FLOOR), torch.zeros_like(p))
             jacobian = jacobian * slope[:, :, None]
-        return as_logits(scores, self._outputs), jacobian
+        return self._as_logits(scores), jacobian
 
     def activations(self, images: torch.Tensor) -> Mapping[str, torch.Tensor]:
         """Neurons (n, units) of each layer."""
         return self._inner.activations(images)
+
+    def _as_logits(self, scores: torch.Tensor) -> torch.Tensor:
+        check_still_shares(scores.detach(), self._outputs, self._identity.label)
+        return as_logits(scores, self._outputs)

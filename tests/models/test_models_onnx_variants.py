@@ -107,6 +107,28 @@ def test_a_graph_that_mixes_its_batch_stays_fixed_and_says_so(tmp_path: Path) ->
     torch.testing.assert_close(classifier.logits(images(4)), (raw + raw.mean(1, keepdim=True)).reshape(4, 3), rtol=1e-5, atol=1e-5)
 
 
+def test_a_batch_whose_order_matters_stays_fixed_and_says_so(tmp_path: Path) -> None:
+    """A single image has none before it, and these come in an order in which that changes nothing: only another order shows it."""
+    nodes = [
+        FLATTEN,
+        helper.make_node("MatMul", ["flat", "weight"], ["raw"]),
+        helper.make_node("ReduceMean", ["raw"], ["level"], axes=[1], keepdims=1),
+        helper.make_node("Slice", ["level", "zero", "one"], ["head"]),
+        helper.make_node("Slice", ["level", "zero", "minus"], ["tail"]),
+        helper.make_node("Concat", ["head", "tail"], ["before"], axis=0),
+        helper.make_node("Sub", ["before", "level"], ["fall"]),
+        helper.make_node("Relu", ["fall"], ["extra"]),
+        helper.make_node("Add", ["raw", "extra"], ["scores"]),
+    ]
+    stored = {name: np.array([k], dtype=np.int64) for name, k in (("zero", 0), ("one", 1), ("minus", -1))}
+    path = saved(tmp_path / "net.onnx", nodes, [value("scores", 1, 3)], rows=1, stored=stored)
+    rising = images(32)[by_hand(images(32)).mean(1).argsort()]
+    classifier = resolve_outputs(open_file(path), rising)
+    assert "rewritten" not in classifier.identity.runtime
+    assert any("an image's scores change by" in text for text in classifier.identity.cautions)
+    torch.testing.assert_close(classifier.logits(images(9)), by_hand(images(9)), rtol=1e-5, atol=1e-5)
+
+
 def test_a_batch_that_cannot_be_freed_runs_block_by_block(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("Concat", ["image", "token"], ["wide"], axis=3),

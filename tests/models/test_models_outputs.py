@@ -13,6 +13,7 @@ from small_models import Returns, Small, images
 from audit.errors import InputError, ModelError
 from audit.models import Classifier, resolve_outputs
 from audit.models.input_spec import InputSpec
+from audit.models.outputs import Outputs, check_still_shares, look
 from audit.models.torch_module import wrap
 
 SHAPE = (3, 8, 8)
@@ -134,3 +135,66 @@ def test_rounded_probabilities_are_taken_where_they_are_stated() -> None:
     # One sigmoid per class is no distribution over them, whatever is stated.
     with pytest.raises(ModelError, match="outputs=probabilities was stated"):
         resolved(torch.sigmoid, spec=InputSpec(outputs="probabilities"))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("classes", [5, 200])
+def test_probabilities_in_a_short_float_are_found_without_being_stated(dtype: torch.dtype, classes: int) -> None:
+    logits = torch.randn(64, classes, generator=torch.Generator().manual_seed(0)) * 4
+    once = logits.softmax(1).to(dtype).float()
+    rounded = (logits - logits.amax(1, keepdim=True)).exp().to(dtype)
+    in_steps = (rounded / rounded.sum(1, keepdim=True)).float()
+    for scores in (once, in_steps):
+        outputs, cautions = look(scores, one_value=False)
+        assert outputs is Outputs.PROBABILITIES
+        off = float((scores.sum(1) - 1).abs().max()) > 1e-3
+        assert any(f"rounds its probabilities to {str(dtype)[6:]}" in text for text in cautions) == off
+
+
+def test_sigmoids_in_a_short_float_are_no_probabilities() -> None:
+    logits = torch.randn(64, 5, generator=torch.Generator().manual_seed(0))
+    assert look(logits.sigmoid().bfloat16().float(), one_value=False)[0] is Outputs.LOGITS
+    # Sums that are off by more than the type explains: nothing says that these are probabilities.
+    nearly = (logits.softmax(1) * 1.03).bfloat16().float()
+    outputs, (caution,) = look(nearly, one_value=False)
+    assert outputs is Outputs.LOGITS and "If they are rounded probabilities, state outputs=probabilities" in caution
+
+
+@pytest.mark.parametrize(
+    ("first", "says"),
+    [
+        (lambda z: z.softmax(1), "on others they are none"),
+        (lambda z: torch.sigmoid(z[:, :1]), "on others they are none"),
+    ],
+)
+def test_what_only_looks_like_probabilities_at_first_is_an_error(first: Callable[[torch.Tensor], torch.Tensor], says: str) -> None:
+    class Switches(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Small()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            z = self.inner(x)
+            shares = first(z)
+            return torch.where(x.mean((1, 2, 3))[:, None] > 0.9, z[:, : shares.shape[1]] * 50, shares)
+
+    classifier, bright = resolve_outputs(wrap(Switches(), image_shape=SHAPE, device="cpu"), images(32)), torch.ones(3, *SHAPE)
+    assert "probabilit" in classifier.identity.outputs
+    classifier.logits(images(9, seed=5))
+    for call in (
+        lambda: classifier.logits(bright),
+        lambda: classifier.jacobian(bright),
+        lambda: classifier.loss_gradient(bright, lambda z, _: z[:, 0]),
+    ):
+        with pytest.raises(ModelError, match=says):
+            call()
+
+
+def test_row_sums_are_checked_later_too() -> None:
+    shares = torch.tensor([[0.5, 0.5, 0.0], [0.9, 0.9, 0.9]])
+    check_still_shares(shares[:1], Outputs.PROBABILITIES, "m")
+    check_still_shares(torch.full((2, 10), 0.05) + 0.45 * torch.eye(10)[:2], Outputs.PROBABILITIES, "m")  # clamped at 0.05
+    with pytest.raises(ModelError, match=r"m: .*\(0.2 to 0.6, row sums 0.6 to 1.2\)"):
+        check_still_shares(torch.tensor([[0.2, 0.4], [0.6, 0.6]]), Outputs.PROBABILITIES, "m")
+    with pytest.raises(ModelError, match=r"row sums 0\.4"):
+        check_still_shares(torch.tensor([[0.2, 0.2]]), Outputs.PROBABILITIES, "m")
