@@ -189,13 +189,14 @@ def _network(fetched: Fetched, stated: PartialSpec, *, output: str | None, devic
 def _pyfunc(fetched: Fetched, stated: PartialSpec, *, block_rows: int, class_names: tuple[str, ...]) -> Opened:
     identity, loaded = fetched.identity, pyfunc.load(fetched)
     names = identity.class_names or loaded.class_names
+    ask = queried.ordered(loaded.ask, names or class_names, identity.label)
     return Opened(
         identity=identity,
         given=stated.over(loaded.declared),
         declared=Declared(),
-        scores=lambda prepared: dense(loaded.ask(prepared), names or class_names, identity.label),
+        scores=lambda prepared: dense(ask(prepared), names or class_names, identity.label),
         wrap=lambda spec, shape: queried.wrap(
-            loaded.ask,
+            ask,
             image_shape=shape,
             identity=replace(identity, runtime=loaded.runtime, device="cpu", class_names=names),
             spec=spec,

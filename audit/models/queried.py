@@ -24,6 +24,20 @@ LABELS_ONLY = "the model answers with labels only, without scores"
 Ask = Callable[[torch.Tensor], Scores | Labels]
 
 
+def ordered(ask: Ask, names: Sequence[str], who: str) -> Ask:
+    """`ask` with the columns of every answer in one order: that of `names` where they are these, else that of the first answer."""
+    columns: tuple[str, ...] | None = None
+
+    def in_one_order(prepared: torch.Tensor) -> Scores | Labels:
+        nonlocal columns
+        answer = ask(prepared)
+        if columns is None and isinstance(answer, Scores):
+            columns = tuple(names) if sorted(answer.names) == sorted(names) else answer.names
+        return in_order(answer, columns or (), who)
+
+    return in_one_order
+
+
 class QueriedClassifier:
     """A model that is asked, behind the `Classifier` contract; build it with `wrap`. Images live on the CPU."""
 
@@ -36,16 +50,14 @@ class QueriedClassifier:
         rows: int,
         lacks: Mapping[Capability, str],
         classes: Sequence[str],
-        columns: tuple[str, ...],
     ) -> None:
-        """`classes` are what labels mean, `columns` the names of the scores in the order of the classes, where they have any."""
+        """`classes` are what labels mean."""
         self._ask = ask
         self._identity = identity
         self._spec = spec
         self._rows = rows
         self._lacks = lacks
         self._names = classes
-        self._columns = columns
         self._forward_passes = 0
 
     @property
@@ -119,7 +131,7 @@ class QueriedClassifier:
         who, answer = self._identity.label, self._ask(self._spec.prepare(block))
         if isinstance(answer, Labels) != (Capability.SCORES in self._lacks):
             raise ModelError(f"{who}: answers now with labels and now with scores; an audit needs one of the two")
-        scores = check_scores(dense(in_order(answer, self._columns, who), self._names, who), len(block), who)
+        scores = check_scores(dense(answer, self._names, who), len(block), who)
         if scores.shape[1] != self.classes:
             raise ModelError(f"{who}: gives {scores.shape[1]} scores, but gave {self.classes} when it was loaded")
         return scores
@@ -153,12 +165,12 @@ def wrap(
     who = identity.label
     spec.check_channels(image_shape[0])
     names = identity.class_names or tuple(class_names)
+    ask = ordered(ask, names, who)
     answers: list[Scores | Labels] = []
 
     def run(images: torch.Tensor) -> torch.Tensor:
         answers.append(ask(spec.prepare(images)))
-        columns = answers[0].names if isinstance(answers[0], Scores) else ()
-        return dense(in_order(answers[-1], columns, who), names, who)
+        return dense(answers[-1], names, who)
 
     found = probe(run, image_shape, rows, who, places=True)
     first = answers[0]
@@ -175,5 +187,4 @@ def wrap(
         input_spec=spec.words(),
         cautions=(*identity.cautions, *found.cautions),
     )
-    columns = first.names if isinstance(first, Scores) else ()
-    return QueriedClassifier(ask, identity=identity, spec=spec, rows=rows, lacks=lacks, classes=names, columns=columns)
+    return QueriedClassifier(ask, identity=identity, spec=spec, rows=rows, lacks=lacks, classes=names)

@@ -15,6 +15,8 @@ from small_models import Small, images
 from audit.cli.demo_models import current_store
 from audit.errors import InputError, ModelError, UntrustedError
 from audit.models import Classifier, ModelRef, load, resolve_outputs
+from audit.models.loading import opened
+from audit.models.located import located
 from audit.vocabulary import Capability
 
 SHAPE = (1, 8, 8)
@@ -46,6 +48,14 @@ def flavours(tmp_path_factory: pytest.TempPathFactory) -> Flavours:
             weights = np.load(context.artifacts["weights"])
             return model_input.reshape(len(model_input), -1) @ weights
 
+    class Sorting(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
+        """Names every score, the largest first, as services do; alone in a batch, an image decides the order."""
+
+        def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]
+            scores = model_input.reshape(len(model_input), -1) @ np.load(context.artifacts["weights"])
+            order = (-scores[0]).argsort()
+            return pd.DataFrame(scores[:, order], columns=[NAMES[k] for k in order])
+
     class Failing(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
         def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]
             raise RuntimeError("out of order\nsecond line")
@@ -73,6 +83,7 @@ def flavours(tmp_path_factory: pytest.TempPathFactory) -> Flavours:
         mlflow.pyfunc.log_model(name="plain", python_model=Network(), **own)
         whole = ModelSignature(inputs=Schema([TensorSpec(np.dtype("int64"), (-1, 8, 8, 1))]))
         mlflow.pyfunc.log_model(name="whole", python_model=Network(), signature=whole, **own)
+        mlflow.pyfunc.log_model(name="sorting", python_model=Sorting(), **own)
         mlflow.pyfunc.log_model(name="failing", python_model=Failing(), pip_requirements=["numpy"])
         mlflow.pyfunc.log_model(name="wide", python_model=Network(), signature=tensor(100), **own)
     return Flavours(uri=uri, run_id=run.info.run_id, pixels=x, labels=labels, logistic=logistic, ridge=ridge)
@@ -137,6 +148,22 @@ def test_whole_numbers_are_rounded_to_and_no_other_output_is_chosen(flavours: Fl
     np.testing.assert_allclose(scores.numpy(), expected, rtol=1e-4, atol=1e-2)
     with pytest.raises(InputError, match="--output is for ONNX graphs and torch modules"):
         open_flavour(flavours, "plain", spec="layout=NHWC", output="second")
+
+
+def test_columns_in_the_order_of_an_answer_are_put_into_one_order(flavours: Flavours) -> None:
+    x = digits(flavours)
+    classifier = open_flavour(flavours, "sorting", class_names=NAMES)
+    expected = flavours.pixels[:40] @ flavours.logistic.coef_.T
+    np.testing.assert_allclose(classifier.logits(x).numpy(), expected, rtol=1e-3, atol=1e-3)
+    assert classifier.identity.class_names == NAMES
+    ref = ModelRef.parse(f"runs:/{flavours.run_id}/sorting")
+    # As an inspection asks it, before it is looked at.
+    with located(ref, spec=None, tracking_uri=flavours.uri, registry_uri=None) as found:
+        for names in (NAMES, ()):
+            model = opened(found, trust=True, device="cpu", block_rows=16, class_names=names)
+            scores = torch.cat([model.scores(x[k : k + 1]) for k in range(40)])
+            order = list(range(10)) if names else (-expected[0]).argsort()
+            np.testing.assert_allclose(scores.numpy(), expected[:, order], rtol=1e-3, atol=1e-3)
 
 
 def test_what_the_model_raises_is_one_sentence(flavours: Flavours) -> None:
