@@ -78,15 +78,15 @@ class Connection:
         """
         return self._call("GET", url, None, 0)
 
-    def post(self, url: str, content: object, images: int) -> object:
-        """The JSON that answers `content`, which holds `images` images.
+    def post(self, url: str, body: bytes, images: int) -> object:
+        """The JSON that answers the JSON `body`, which holds `images` images.
 
         Raises:
             EndpointError: the server cannot be reached, refuses, or answers with something else; BatchTooLarge for 413.
             RequestRefused: the server refuses this content (400, 422), with its own first line.
             QueryBudgetSpent: the images may not be sent.
         """
-        return self.parsed(self._call("POST", url, json.dumps(content).encode(), images))
+        return self.parsed(self._call("POST", url, body, images))
 
     def parsed(self, content: bytes) -> object:
         """`content` as JSON, without the secrets that a server may repeat in its texts.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -40,8 +41,8 @@ class Service:
     rows: int | None = None
 
 
-# Prepared rows (b, ...) -> the content of a request.
-Form = Callable[[torch.Tensor], dict[str, object]]
+# Prepared rows (b, ...) -> the body of a request.
+Form = Callable[[torch.Tensor], bytes]
 
 
 def scoring_server(connection: Connection, url: str) -> Service:
@@ -50,7 +51,7 @@ def scoring_server(connection: Connection, url: str) -> Service:
         said = connection.get(url.removesuffix("/invocations") + "/version").decode("utf-8", "replace").strip()
     except EndpointError:
         said = ""
-    version = f" {said}" if re.fullmatch(r"\d[\w.+-]{0,30}", said) else ""
+    version = f" {said}" if re.fullmatch(r"\d[\w.+-]{0,30}", said, re.ASCII) else ""
     return Service(
         protocol="MLflow scoring server",
         facts={"version": version},
@@ -99,18 +100,26 @@ def _ask_with(connection: Connection, url: str, form: Form) -> Ask:
     return ask
 
 
-def _inputs(prepared: torch.Tensor) -> dict[str, object]:
-    return {"inputs": prepared.tolist()}
+def _inputs(prepared: torch.Tensor) -> bytes:
+    return f'{{"inputs": {nested(prepared)}}}'.encode()
 
 
-def _flat_inputs(prepared: torch.Tensor) -> dict[str, object]:
-    return {"inputs": prepared.flatten(1).tolist()}
+def nested(values: torch.Tensor) -> str:
+    """The values as JSON's nested lists. One channel at the end would make a list of every pixel, which is slow to write out."""
+    pixels = values.ndim > 2 and values.shape[-1] == 1
+    text = json.dumps((values[..., 0] if pixels else values).tolist())
+    # Between two rows it becomes "]], [[": every bracket is doubled, and those at the ends are missing.
+    return f"[{text.replace(', ', '], [')}]" if pixels else text
+
+
+def _flat_inputs(prepared: torch.Tensor) -> bytes:
+    return _inputs(prepared.flatten(1))
 
 
 def _table(columns: list[str] | None) -> Form:
-    def form(prepared: torch.Tensor) -> dict[str, object]:
+    def form(prepared: torch.Tensor) -> bytes:
         rows = prepared.flatten(1)
-        return {"dataframe_split": {"columns": columns or list(range(rows.shape[1])), "data": rows.tolist()}}
+        return json.dumps({"dataframe_split": {"columns": columns or list(range(rows.shape[1])), "data": rows.tolist()}}).encode()
 
     return form
 
@@ -161,7 +170,7 @@ def v2_server(connection: Connection, url: str) -> Service:
 def _settle_v2_server(connection: Connection, url: str, name: str, datatype: str, sample: torch.Tensor) -> tuple[Ask, str]:
     def ask(prepared: torch.Tensor) -> Scores | Labels:
         tensor = {"name": name, "shape": list(prepared.shape), "datatype": datatype, "data": prepared.flatten().tolist()}
-        answer = connection.post(f"{url}/infer", {"inputs": [tensor]}, len(prepared))
+        answer = connection.post(f"{url}/infer", json.dumps({"inputs": [tensor]}).encode(), len(prepared))
         outputs = answer.get("outputs") if isinstance(answer, dict) else None
         if not isinstance(outputs, list) or not outputs:
             raise EndpointError(f"{connection.who}: answers with JSON that holds no outputs; is this a v2 inference server?")

@@ -14,6 +14,7 @@ from small_models import Small, images
 
 from audit.errors import EndpointError, InputError, ModelError, QueryBudgetSpent
 from audit.models import Classifier, ModelRef, endpoint_http, endpoint_secrets, limits, load, resolve_outputs
+from audit.models.endpoint_protocols import nested
 from audit.models.limits import QueryLimits
 from audit.vocabulary import Capability
 
@@ -560,3 +561,22 @@ def test_labels_without_names_or_with_other_names_are_refused() -> None:
 def test_an_endpoint_needs_the_data_for_the_size_of_an_image() -> None:
     with pytest.raises(InputError, match="declares no image size"):
         load(ModelRef.parse("http://127.0.0.1:9/invocations"))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4, 1), (1, 1, 1, 1), (2, 1, 2, 2), (3, 4), (3, 1), (2, 4, 1), (1, 2, 3, 3)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.uint8])
+def test_images_are_written_out_as_json_would(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    values = (torch.rand(shape, generator=torch.Generator().manual_seed(0)) * 300 - 50).to(dtype)
+    assert nested(values) == json.dumps(values.tolist())
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [("3.17.2", " 3.17.2"), ("3.17.2\x1b[31m", ""), ("٣.١٧", ""), ("3" * 40, ""), ("3.1\n<script>", "")],
+)
+def test_a_version_is_one_or_nothing(said: str, words: str) -> None:
+    def respond(asked: Asked) -> Reply:
+        return Reply(content=said.encode()) if asked.path == "/version" else scoring(asked)
+
+    with serving(respond) as server:
+        assert open_endpoint(f"{server.url}/invocations").identity.runtime.startswith(f"MLflow scoring server{words}, 4 images")
