@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO
@@ -26,13 +27,36 @@ def say(text: str, *, err: bool = False, file: TextIO | None = None) -> None:
 
 @contextmanager
 def json_only(stdout_is_json: bool) -> Iterator[TextIO]:
-    """Give stdout for JSON alone: what a model's own code or a library prints meanwhile goes to stderr."""
+    """Give stdout for JSON alone: what a model's own code, a library or a process they start prints meanwhile goes to stderr."""
     stdout = sys.stdout
     if not stdout_is_json:
         yield stdout
         return
-    with redirect_stdout(sys.stderr):
+    with redirect_stdout(sys.stderr), _apart(stdout) as own:
+        yield own
+
+
+@contextmanager
+def _apart(stdout: TextIO) -> Iterator[TextIO]:
+    """The stream on a descriptor of its own, while its old one leads to stderr; itself where it has none, as in a notebook."""
+    try:
+        descriptor, errors = stdout.fileno(), sys.stderr.fileno()
+        stdout.flush()
+        kept = os.dup(descriptor)
+    except (OSError, ValueError, AttributeError):
         yield stdout
+        return
+    own = os.fdopen(os.dup(kept), "w", buffering=1, encoding=stdout.encoding, errors=stdout.errors)
+    try:
+        os.dup2(errors, descriptor)
+        yield own
+    finally:
+        with suppress(OSError):  # the reader may have gone
+            own.close()
+        with suppress(OSError, TypeError):  # what C code printed still waits in its own buffer
+            ctypes.CDLL(None).fflush(None)
+        os.dup2(kept, descriptor)
+        os.close(kept)
 
 
 def prepare_streams() -> None:

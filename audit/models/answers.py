@@ -1,7 +1,8 @@
 """What a model that is only asked gives back: scores or labels, read out of arrays, tables, dictionaries or JSON.
 
 An answer holds one entry per image, in the order of the images. Which of several outputs is used follows from the outputs
-themselves: the one called `logits`, else the only one with a score per class, else the only one with labels.
+themselves: the one called `logits`, else the only one with a score per class, else the only one with labels, else the only one
+with one value per image, the score of the second of two classes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _MOST_NAMES = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """`values` (n, K) float32, as given; `names` of the columns where they have any."""
+    """`values` (n, K) float32, as given, (n, 1) where there is one for two classes; `names` of the columns where they have any."""
 
     values: torch.Tensor
     names: tuple[str, ...] = ()
@@ -144,13 +145,13 @@ def _from_array(found: Array, who: str) -> Scores | Labels:
         raise ModelError(f"{who}: gives an answer of shape {found.shape}; an audit needs (images, classes), or one label per image")
     if texts:
         return Labels(values=tuple(str(value) for value in found))
-    whole = found.astype(np.int64) if np.isfinite(found).all() else found
-    if not np.array_equal(whole, found) or (whole < 0).any():
+    if not np.isfinite(found).all() or not np.array_equal(found.astype(np.int64), found):
+        return Scores(values=torch.from_numpy(found.astype(np.float32))[:, None])
+    if (found < 0).any():
         raise ModelError(
-            f"{who}: gives one value per image, but an audit needs one score per class, or labels; "
-            "a single sigmoid unit is not supported yet, so serve the model with two outputs"
+            f"{who}: gives one whole number per image, some below 0, but an audit needs a score per class, or classes from 0 on"
         )
-    return Labels(values=tuple(int(value) for value in whole))
+    return Labels(values=tuple(int(value) for value in found))
 
 
 def _from_records(rows: list[Mapping[object, object]], who: str) -> Scores | Labels:
@@ -181,12 +182,10 @@ def _chosen(outputs: Mapping[Any, object], who: str) -> Scores | Labels:
             problem = str(error).removeprefix(f"{who}: ")
     if LOGITS in readable:
         return readable[LOGITS]
-    for kind in (Scores, Labels):
-        of_kind = [found for found in readable.values() if isinstance(found, kind)]
-        if len(of_kind) == 1:
-            return of_kind[0]
-        if of_kind:
-            break
+    best = min(map(_rank, readable.values()), default=0)
+    likeliest = [found for found in readable.values() if _rank(found) == best]
+    if len(likeliest) == 1:
+        return likeliest[0]
     if not outputs:
         raise ModelError(f"{who}: its answer holds nothing")
     if not readable and len(outputs) == 1:
@@ -195,6 +194,13 @@ def _chosen(outputs: Mapping[Any, object], who: str) -> Scores | Labels:
         f"{who}: gives several outputs ({_listed([str(name) for name in outputs])}); an audit needs one with scores, or one called "
         f"{LOGITS!r}"
     )
+
+
+def _rank(found: Scores | Labels) -> int:
+    """A score per class comes first. One value beside a label may be how sure the model is of it."""
+    if isinstance(found, Labels):
+        return 1
+    return 0 if found.values.shape[1] > 1 else 2
 
 
 def _listed(names: Sequence[str]) -> str:

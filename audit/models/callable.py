@@ -14,6 +14,7 @@ from audit.errors import AuditError, InputError, ModelError
 from audit.models.answers import Labels, Scores, read
 from audit.models.input_spec import PartialSpec
 from audit.models.limits import Meter, QueryLimits
+from audit.models.own_folder import own_folder
 from audit.models.queried import QueriedClassifier, wrap
 from audit.models.ref import ModelRef
 from audit.models.trust import digest, overall_digest, require_trust
@@ -64,8 +65,9 @@ def load(
     def ask(prepared: torch.Tensor) -> Scores | Labels:
         meter.spend(len(prepared))
         try:
-            # A copy, which a function may write into.
-            answer = function(prepared.clone().numpy())
+            with own_folder():
+                # A copy, which a function may write into.
+                answer = function(prepared.clone().numpy())
         except AuditError:
             raise
         except Exception as error:  # it may raise anything
@@ -107,7 +109,8 @@ def _imported(module: str, function: str, who: str) -> Callable[[object], object
         # At the end, so that no file here takes the place of an installed module.
         sys.path.append(here)
     try:
-        found = getattr(importlib.import_module(module), function, None)
+        with own_folder():
+            found = getattr(importlib.import_module(module), function, None)
     except ModuleNotFoundError as error:
         if error.name and (module == error.name or module.startswith(f"{error.name}.")):
             raise InputError(

@@ -38,6 +38,10 @@ class Meter:
         most = self._limits.max_queries
         if most is not None and (self._closed or self._sent + images > most):
             self._closed = True
+            if not self._sent:
+                raise QueryBudgetSpent(
+                    f"{self._who}: one call takes {images} images, more than --max-queries {most}, so none was sent; raise it"
+                )
             raise QueryBudgetSpent(
                 f"{self._who}: {self._sent} images were sent, and one more call would exceed --max-queries {most}; raise it, and "
                 "name this result folder with --reuse to keep what was measured"

@@ -6,6 +6,7 @@ under one input spec. A model without files, an endpoint or a function, is asked
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,7 +19,7 @@ from audit.models.answers import dense
 from audit.models.device import check, torch_device
 from audit.models.input_spec import InputSpec, PartialSpec, from_user
 from audit.models.layouts import LAYOUTS
-from audit.models.limits import QueryLimits
+from audit.models.limits import NO_LIMITS, QueryLimits
 from audit.models.located import Located, located
 from audit.models.mlflow_registry import Fetched
 from audit.models.mlmodel import Route
@@ -28,6 +29,8 @@ from audit.models.shapes import Declared
 from audit.models.torch_module import Serialisation
 from audit.models.trust import require_trust
 from audit.result import ModelIdentity
+
+log = logging.getLogger(__name__)
 
 _DTYPES = {getattr(torch, name): name for name in ("float32", "float16", "bfloat16", "float64", "uint8")}
 
@@ -90,6 +93,8 @@ def load(
             class_names=class_names,
             limits=limits,
         )
+    if limits != NO_LIMITS:
+        log.warning("model %s is read from files: --max-queries and --rate-limit change nothing for it", ref.reference)
     with located(ref, spec=spec, expect_sha256=expect_sha256, tracking_uri=tracking_uri, registry_uri=registry_uri) as found:
         model = opened(
             found,

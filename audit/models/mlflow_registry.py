@@ -14,6 +14,7 @@ from audit.errors import InputError, ModelError
 from audit.models import class_names
 from audit.models.mlflow_errors import explain, first_line
 from audit.models.mlmodel import MLmodel, Route, read
+from audit.models.own_folder import own_folder
 from audit.models.pt2_device import saved_on_gpu, to_cpu
 from audit.models.ref import ModelRef, RefKind
 from audit.models.trust import digests, overall_digest
@@ -143,7 +144,8 @@ def explained_loading(fetched: Fetched) -> Iterator[None]:
     """
     who = fetched.identity.label
     try:
-        yield
+        with own_folder():
+            yield
     except ModuleNotFoundError as error:
         needs = ", ".join(fetched.model.requirements) or "not recorded"
         raise ModelError(

@@ -14,6 +14,7 @@ from audit.models.answers import Array, read
 from audit.models.input_spec import PartialSpec
 from audit.models.mlflow_errors import first_line
 from audit.models.mlflow_registry import Fetched, explained_loading
+from audit.models.own_folder import own_folder
 from audit.models.queried import Ask
 from audit.models.shapes import times
 
@@ -71,7 +72,8 @@ def load(fetched: Fetched) -> Loaded:
 def _ask(predict: Callable[[Array], object], who: str) -> Ask:
     def ask(prepared: torch.Tensor) -> Any:
         try:
-            answer = predict(prepared.clone().numpy())
+            with own_folder():
+                answer = predict(prepared.clone().numpy())
         except AuditError:
             raise
         except Exception as error:  # the model's own code may raise anything

@@ -13,7 +13,7 @@ from audit.models import RowLoss
 from audit.models.answers import Labels, Scores, dense, in_order
 from audit.models.blocks import score_blocks
 from audit.models.input_spec import InputSpec
-from audit.models.probe import probe
+from audit.models.probe import outputs_before_a_look, probe
 from audit.models.scores import check_scores
 from audit.result import ModelIdentity
 from audit.vocabulary import Capability
@@ -38,6 +38,17 @@ def ordered(ask: Ask, names: Sequence[str], who: str) -> Ask:
     return in_one_order
 
 
+def _as_values(answer: Scores | Labels) -> Scores | Labels:
+    """The answer of a model that gives one value per image: values that all happen to be whole look like labels."""
+    if isinstance(answer, Labels) and all(isinstance(value, int) for value in answer.values):
+        return Scores(values=torch.tensor(answer.values, dtype=torch.float32)[:, None])
+    return answer
+
+
+def _is_one_value(answer: Scores | Labels) -> bool:
+    return isinstance(answer, Scores) and answer.values.shape[1] == 1
+
+
 class QueriedClassifier:
     """A model that is asked, behind the `Classifier` contract; build it with `wrap`. Images live on the CPU."""
 
@@ -50,14 +61,16 @@ class QueriedClassifier:
         rows: int,
         lacks: Mapping[Capability, str],
         classes: Sequence[str],
+        one_value: bool,
     ) -> None:
-        """`classes` are what labels mean."""
+        """`classes` are what labels mean; `one_value` whether each answer is the score of the second of two classes."""
         self._ask = ask
         self._identity = identity
         self._spec = spec
         self._rows = rows
         self._lacks = lacks
         self._names = classes
+        self._one_value = one_value
         self._forward_passes = 0
 
     @property
@@ -129,6 +142,7 @@ class QueriedClassifier:
 
     def _forward(self, block: torch.Tensor) -> torch.Tensor:
         who, answer = self._identity.label, self._ask(self._spec.prepare(block))
+        answer = _as_values(answer) if self._one_value else answer
         if isinstance(answer, Labels) != (Capability.SCORES in self._lacks):
             raise ModelError(f"{who}: answers now with labels and now with scores; an audit needs one of the two")
         scores = check_scores(dense(answer, self._names, who), len(block), who)
@@ -170,6 +184,8 @@ def wrap(
 
     def run(images: torch.Tensor) -> torch.Tensor:
         answers.append(ask(spec.prepare(images)))
+        if _is_one_value(answers[0]):
+            answers[-1] = _as_values(answers[-1])
         return dense(answers[-1], names, who)
 
     found = probe(run, image_shape, rows, who, places=True)
@@ -183,8 +199,10 @@ def wrap(
         identity,
         classes=found.classes,
         input_shape=image_shape,
-        outputs="labels only" if isinstance(first, Labels) else spec.outputs if spec.outputs != "auto" else "not settled",
+        outputs="labels only" if isinstance(first, Labels) else outputs_before_a_look(spec, found),
         input_spec=spec.words(),
         cautions=(*identity.cautions, *found.cautions),
     )
-    return QueriedClassifier(ask, identity=identity, spec=spec, rows=rows, lacks=lacks, classes=names)
+    return QueriedClassifier(
+        ask, identity=identity, spec=spec, rows=rows, lacks=lacks, classes=names, one_value=_is_one_value(first)
+    )

@@ -158,6 +158,33 @@ def test_a_reader_that_has_gone_does_not_stop_the_audit(model, monkeypatch):
     assert "failed" not in {record.outcome.kind for record in result().models[0].metrics}
 
 
+PRINTING = """
+import ctypes, os, subprocess, sys
+import numpy as np
+
+print("python says hello")
+ctypes.CDLL(None).puts(b"C says hello")
+
+def scores(images):
+    print("python says hello")
+    os.write(1, b"the descriptor says hello\\n")
+    subprocess.run([sys.executable, "-c", "print('a child says hello')"])
+    ctypes.CDLL(None).puts(b"C says hello")
+    return images.reshape(len(images), -1)[:, :10]
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="C's standard output")
+def test_json_stays_json_whatever_code_below_python_prints(tmp_path):
+    Path("printing.py").write_text(PRINTING)
+    words = ["plan", "printing:scores", "--data", "digits:test", "--samples", "20", "--trust", "--allow-chance", "--json"]
+    done = subprocess.run([sys.executable, "-m", "audit", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)[0]["model"] == "printing:scores"
+    for who in ("python", "the descriptor", "a child", "C"):
+        assert f"{who} says hello" in done.stderr
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_a_full_disk_behind_stdout_is_one_sentence():
     with Path("/dev/full").open("w") as full:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
 import os
 import signal
 import socket
@@ -226,6 +227,16 @@ def test_a_spent_budget_ends_the_stages_and_can_be_gone_on_from(function: str, t
     assert again.exit_code == 0
     refused = run(f"{function}:scores", tmp_path / "none", "--samples", "40", "--max-queries", "100")
     assert refused.exit_code == 2 and "96 images were sent" in refused.output and not (tmp_path / "none/result.json").exists()
+
+
+def test_limits_that_change_nothing_are_said(
+    digits_store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("audit"), "propagate", True)
+    words = ("plan", str(digits_store.onnx_standard), "--data", "digits:test", "--samples", "20")
+    assert audit(*words).exit_code == 0 and "--max-queries" not in caplog.text
+    assert audit(*words, "--rate-limit", "3").exit_code == 0
+    assert "is read from files: --max-queries and --rate-limit change nothing for it" in caplog.text
 
 
 def test_a_server_that_dies_on_the_way_costs_what_it_did_not_answer(

@@ -69,10 +69,8 @@ def test_null_is_a_value_that_is_no_number() -> None:
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        ([0.3, 0.9], "one value per image"),
-        ([[0.3], [0.9]], "one value per image"),
-        ([float("nan"), 1.0], "one value per image"),
-        ([-1, 0], "one value per image"),
+        ([-1, 1], "one whole number per image, some below 0"),
+        (np.array([[-1.0], [1.0]]), "one whole number per image, some below 0"),
         ([[1.0, 2.0], [3.0]], "rows differ in length"),
         ([[1.0, 2.0]], "gives 1 answer for 2 images"),
         ([], "gives 0 answers for 2 images"),
@@ -83,7 +81,7 @@ def test_null_is_a_value_that_is_no_number() -> None:
         (np.array([1j, 2j]), "complex128"),
         ({}, "holds nothing"),
         ({"a": TABLE, "b": TABLE}, "gives several outputs (a, b)"),
-        ({"a": [0.3, 0.9]}, "one value per image"),
+        ({"a": [0.3, 0.9], "b": [0.1, 0.2]}, "gives several outputs (a, b)"),
         ([{"a": 1.0}, {"b": 2.0}], "different entries for different images"),
         ([["a", "b"], ["c", "d"]], "shape (2, 2)"),
         ([["a", 1.0], ["c", 2.0]], "shape (2, 2)"),
@@ -93,6 +91,30 @@ def test_anything_else_is_one_sentence(answer: object, says: str) -> None:
     with pytest.raises(ModelError) as error:
         read(answer, 2, "model")
     assert says in str(error.value) and str(error.value).startswith("model: ")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [0.25, -1.5],
+        [[0.25], [-1.5]],
+        np.array([0.25, -1.5]),
+        pd.DataFrame({"score": [0.25, -1.5]}),
+        {"sigmoid": [0.25, -1.5]},
+        [{"score": 0.25}, {"score": -1.5}],
+        {"sigmoid": [0.25, -1.5], "text": [["a", "b"], ["c", "d"]]},
+    ],
+)
+def test_one_value_per_image_is_a_score(answer: object) -> None:
+    found = read(answer, 2, "model")
+    assert isinstance(found, Scores) and torch.equal(found.values, torch.tensor([[0.25], [-1.5]]))
+
+
+def test_one_value_beside_labels_is_no_score_of_a_class() -> None:
+    assert read({"name": ["cat", "ant"], "sure": [0.9, 0.8]}, 2, "model") == Labels(values=("cat", "ant"))
+    assert read({"class_id": [2, 0], "sure": [0.9, 0.8]}, 2, "model") == Labels(values=(2, 0))
+    beside = read({"sure": [0.9, 0.8], "all": TABLE}, 2, "model")
+    assert isinstance(beside, Scores) and beside.values.shape == (2, 3)
 
 
 def test_labels_become_one_hot_rows() -> None:

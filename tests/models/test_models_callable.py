@@ -11,7 +11,7 @@ import torch
 from small_models import Small, images
 
 from audit.errors import InputError, ModelError, QueryBudgetSpent, UntrustedError
-from audit.models import Classifier, ModelRef, load
+from audit.models import Classifier, ModelRef, load, resolve_outputs
 from audit.models.limits import QueryLimits
 from audit.models.trust import overall_digest
 from audit.vocabulary import Capability
@@ -147,6 +147,56 @@ def test_services_may_sort_the_classes_of_every_answer(own_folder: object) -> No
     scores = torch.cat([model.logits(image) for image in (dark, light)])
     place = model.identity.class_names.index("light")
     assert scores[:, place].tolist() == [0.0, 1.0] and scores[:, 1 - place].tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("shape", ["(-1,)", "(-1, 1)"])
+def test_one_value_per_image_is_two_classes(own_folder: object, shape: str) -> None:
+    Path("functions_here.py").write_text(
+        textwrap.dedent(
+            f"""
+            import numpy as np
+            def level(images):
+                return (images.mean(axis=(1, 2, 3)) - 0.5) * 8
+            def unit(images):
+                return (1 / (1 + np.exp(-level(images)))).reshape{shape}
+            def logit(images):
+                return level(images).reshape{shape}
+            def hard(images):
+                return np.where(images.mean(axis=(1, 2, 3)) > 0.8, 1.0, unit(images).reshape(-1))
+            """
+        )
+    )
+    x = images(9)
+    level = (x.double().mean((1, 2, 3)) - 0.5) * 8
+    unit = resolve_outputs(open_function("functions_here:unit"), x)
+    assert unit.identity.outputs == "the probability of the second of two classes (detected)" and unit.classes == 2
+    expected = torch.stack((torch.nn.functional.logsigmoid(-level), torch.nn.functional.logsigmoid(level)), dim=1)
+    torch.testing.assert_close(unit.logits(x).double(), expected, rtol=1e-4, atol=1e-5)
+    logit = resolve_outputs(open_function("functions_here:logit"), x)
+    assert logit.identity.outputs == "one logit for two classes (detected)"
+    torch.testing.assert_close(logit.logits(x).double(), torch.stack((0 * level, level), dim=1), rtol=1e-4, atol=1e-5)
+    # Values that all happen to be whole are still values.
+    hard = resolve_outputs(open_function("functions_here:hard"), x)
+    assert hard.logits(torch.ones(4, *SHAPE)).argmax(1).tolist() == [1, 1, 1, 1]
+    assert set(hard.lacks) == {Capability.GRADIENTS, Capability.ACTIVATIONS}
+
+
+def test_a_function_that_goes_elsewhere_leaves_the_current_folder_as_it_is() -> None:
+    before = Path.cwd()
+    Path("elsewhere").mkdir()
+    source = """
+        import os
+        os.chdir("elsewhere")
+
+        def mean(images):
+            os.chdir("/")
+            return images.mean(axis=(2, 3))
+    """
+    Path("functions_here.py").write_text(textwrap.dedent(source))
+    model = open_function("functions_here:mean")
+    assert Path.cwd() == before
+    model.logits(images(5))
+    assert Path.cwd() == before
 
 
 def test_an_output_is_not_chosen_where_it_cannot_be() -> None:

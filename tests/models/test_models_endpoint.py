@@ -106,7 +106,7 @@ def test_the_identity_says_what_can_be_known_and_warns() -> None:
     [
         (lambda rows: {"predictions": [row[:-1] if index else row for index, row in enumerate(rows)]}, "rows differ in length"),
         (lambda rows: {"predictions": rows[:-1]}, "gives 3 answers for 4 images"),
-        (lambda rows: {"predictions": [row[0] for row in rows]}, "one value per image"),
+        (lambda rows: {"predictions": [-1 for _ in rows]}, "one whole number per image, some below 0"),
         (lambda rows: {"predictions": "soon"}, "shape ()"),
         (lambda rows: {"scores": rows}, "holds no predictions"),
         (lambda rows: {"predictions": {"a": rows, "b": rows}}, "several outputs (a, b)"),
@@ -390,6 +390,8 @@ def test_the_query_budget_is_kept_to_the_image_and_ends_for_good() -> None:
             classifier.logits(images(4))
         with pytest.raises(QueryBudgetSpent):
             classifier.logits(images(1))
+        with pytest.raises(QueryBudgetSpent, match="one call takes 4 images, more than --max-queries 3, so none was sent"):
+            open_endpoint(f"{server.url}/invocations", limits=QueryLimits(max_queries=3))
         assert sum(len(post.json["inputs"]) for post in server.posts) == 4 * OPENING + 4
 
 
