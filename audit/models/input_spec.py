@@ -9,14 +9,12 @@ channel order, of the image at the model's own size and number of channels. Epsi
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
-
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
-from pydantic.dataclasses import dataclass as validated
+from typing import TYPE_CHECKING, Literal, cast
 
 from audit import toml_file
 from audit.errors import InputError
@@ -34,14 +32,12 @@ _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _RANGE = re.compile(rf"^({_NUMBER})\s*(?:\.\.|-|/|,|:)\s*({_NUMBER})$")
 _SIZE = re.compile(r"^(\d{1,4})\s*x\s*(\d{1,4})$")
 
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Side = Annotated[int, Field(ge=1, le=4096)]
+_LONGEST_SIDE = 4096
 
 
-@validated(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+@dataclass(frozen=True, kw_only=True)
 class InputSpec:
-    """A complete, validated specification.
+    """A complete specification; `PartialSpec.complete` validates what users wrote.
 
     `range` is (low, high), what 0 and 1 become before normalisation. `mean` and `std` have one value, or one per channel in the
     model's channel order. `outputs` says what the model returns; "auto" is settled by looking at outputs once. `colour` gives grey
@@ -51,13 +47,13 @@ class InputSpec:
 
     layout: Literal["NCHW", "NHWC", "NHW", "NCHW1", "NCD", "NDC", "FLAT", "FLAT_COLUMN", "FLAT_LAST"] = "NCHW"
     channels: Literal["RGB", "BGR"] = "RGB"
-    range: tuple[Finite, Finite] = (0.0, 1.0)
-    mean: tuple[Finite, ...] = (0.0,)
-    std: tuple[Positive, ...] = (1.0,)
+    range: tuple[float, float] = (0.0, 1.0)
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
     dtype: Literal["float32", "float16", "bfloat16", "float64", "uint8"] = "float32"
     outputs: Literal["auto", "logits", "probabilities"] = "auto"
     colour: Literal["keep", "repeat", "luma"] = "keep"
-    size: tuple[Side, Side] | None = None
+    size: tuple[int, int] | None = None
 
     @property
     def differentiable(self) -> bool:
@@ -118,6 +114,11 @@ class PartialSpec:
         Raises:
             InputError: a value is not valid; names the place, the key and the nearest valid value.
         """
+        if not self.values:
+            return InputSpec()
+        # Only what somebody stated needs validating, and only that the package it takes.
+        from pydantic import TypeAdapter, ValidationError
+
         values = dict(self.values)
         if values.get("dtype") == "uint8":
             values.setdefault("range", (0.0, 255.0))
@@ -127,6 +128,8 @@ class PartialSpec:
             first = error.errors(include_url=False)[0]
             key = str(first["loc"][0])
             raise InputError(_explained(key, values[key], self.places.get(key, "input spec"), str(first["msg"]))) from None
+        if wrong := _out_of_bounds(spec):
+            raise InputError(_explained(wrong, values[wrong], self.places.get(wrong, "input spec"), ""))
         if spec.range[0] >= spec.range[1]:
             low, high = spec.range
             raise InputError(f"{self.places.get('range', 'input spec')}: range must rise, but goes from {low:g} to {high:g}")
@@ -134,6 +137,17 @@ class PartialSpec:
             place = self.places.get("mean", self.places.get("std", "input spec"))
             raise InputError(f"{place}: mean and std do not go with dtype uint8; a model that takes integers normalises inside")
         return spec
+
+
+def _out_of_bounds(spec: InputSpec) -> str | None:
+    """The first key with a number that no specification has."""
+    bounds = {
+        "range": all(map(math.isfinite, spec.range)),
+        "mean": all(map(math.isfinite, spec.mean)),
+        "std": all(math.isfinite(value) and value > 0 for value in spec.std),
+        "size": all(1 <= side <= _LONGEST_SIDE for side in spec.size or ()),
+    }
+    return next((key for key, kept in bounds.items() if not kept), None)
 
 
 def is_file(text: str) -> bool:

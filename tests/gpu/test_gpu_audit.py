@@ -2,7 +2,7 @@
 continuous values agree to 1e-4 of their size.
 
 A machine with a GPU may have little installed: these tests use torch, NumPy, SciPy, pytest and what the project's own torch part
-imports (Pillow, PyArrow, pydantic), and neither MLflow nor ONNX. They run alone: `python -m pytest -m gpu tests/gpu`
+imports (Pillow, PyArrow), and neither MLflow nor ONNX. They run alone: `python -m pytest -m gpu tests/gpu`
 """
 
 from __future__ import annotations

@@ -8,7 +8,19 @@ import sys
 import textwrap
 from pathlib import Path
 
-ABSENT = ("mlflow", "onnx", "onnxruntime", "onnxscript", "yaml", "weasyprint", "jinja2", "matplotlib", "foolbox", "skimage")
+ABSENT = (
+    "mlflow",
+    "onnx",
+    "onnxruntime",
+    "onnxscript",
+    "yaml",
+    "weasyprint",
+    "jinja2",
+    "matplotlib",
+    "foolbox",
+    "skimage",
+    "pydantic",
+)
 
 
 def test_the_gpu_tests_need_neither_mlflow_nor_onnx() -> None:
