@@ -81,4 +81,4 @@ def settle(read: Reader, same: torch.Tensor) -> Layers | str:
 
 def _one_row_each(values: torch.Tensor) -> bool:
     values = values.nan_to_num()
-    return bool((values - values[:1]).abs().max() <= NEIGHBOUR_TOLERANCE * values.abs().max())
+    return values.numel() > 0 and bool((values - values[:1]).abs().max() <= NEIGHBOUR_TOLERANCE * values.abs().max())

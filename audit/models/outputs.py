@@ -89,13 +89,14 @@ def resolve_outputs(classifier: Classifier, images: torch.Tensor) -> ResolvedCla
         looks = "output lies between 0 and 1" if one else "output row sums to 1"
         cautions = (f"outputs=logits was stated, but every {looks}, as probabilities do: softmax is applied twice.",)
     identity = replace(identity, outputs=f"{outputs} ({how})", cautions=(*identity.cautions, *cautions))
-    return ResolvedClassifier(classifier, identity, outputs=outputs)
+    exact = outputs is Outputs.PROBABILITIES and seen is Outputs.PROBABILITIES and not cautions
+    return ResolvedClassifier(classifier, identity, outputs=outputs, sums_to_one=exact)
 
 
-def check_still_shares(scores: torch.Tensor, outputs: Outputs, who: str) -> None:
+def check_still_shares(scores: torch.Tensor, outputs: Outputs, who: str, *, sums_to_one: bool) -> None:
     """Make sure that what was taken for probabilities are some on these images too: a logarithm would hide it.
 
-    Rounded and clamped ones pass, as they need not quite sum to 1.
+    With `sums_to_one` a row must sum to 1; rounded and clamped ones need not, and a flat row may be far from it.
 
     Raises:
         ModelError: they are not.
@@ -106,11 +107,9 @@ def check_still_shares(scores: torch.Tensor, outputs: Outputs, who: str) -> None
     low, high = float(values.min()), float(values.max())
     words = f"{low:.3g} to {high:.3g}"
     good = low >= -NEGATIVE_TOLERANCE and high <= 1 + SUM_TOLERANCE
-    if good and outputs is Outputs.PROBABILITIES:
-        sums, floor = scores.sum(dim=1), scores.amin(dim=1).clamp(min=0) * scores.shape[1]
-        good = bool((sums >= 1 - STATED_SUM_TOLERANCE - LARGEST_CLAMP).all()) and bool(
-            (sums - floor <= 1 + STATED_SUM_TOLERANCE).all()
-        )
+    if good and sums_to_one:
+        sums = scores.sum(dim=1)
+        good = bool(((sums - 1).abs() <= STATED_SUM_TOLERANCE).all())
         words += f", row sums {float(sums.min()):.3g} to {float(sums.max()):.3g}"
     if not good:
         raise ModelError(
@@ -190,8 +189,10 @@ def _shares(scores: torch.Tensor, outputs: Outputs) -> torch.Tensor:
 class ResolvedClassifier:
     """A classifier whose outputs are known: logits as they are, probabilities as log max(p, floor)."""
 
-    def __init__(self, inner: Classifier, identity: ModelIdentity, *, outputs: Outputs) -> None:
+    def __init__(self, inner: Classifier, identity: ModelIdentity, *, outputs: Outputs, sums_to_one: bool = False) -> None:
+        """With `sums_to_one`, rows of probabilities that do not are refused."""
         self._inner = inner
+        self._sums_to_one = sums_to_one
         self._identity = identity
         self._outputs = outputs
 
@@ -269,5 +270,5 @@ class ResolvedClassifier:
         return self._inner.activations(images)
 
     def _as_logits(self, scores: torch.Tensor) -> torch.Tensor:
-        check_still_shares(scores.detach(), self._outputs, self._identity.label)
+        check_still_shares(scores.detach(), self._outputs, self._identity.label, sums_to_one=self._sums_to_one)
         return as_logits(scores, self._outputs)
