@@ -10,7 +10,9 @@ from audit.evidence import (
     NOT_BROKEN,
     FisherEstimate,
     FisherSpectrum,
+    GradientProbe,
     Predictions,
+    Probe,
     ReferenceAttack,
     Temperature,
     WorstCase,
@@ -55,6 +57,41 @@ def worst_case(state, broken_by=None, clean_correct=None, attacks=("FGSM",), thr
         forward_passes=np.zeros(n, dtype=int),
         backward_passes=np.zeros(n, dtype=int),
         shown=(),
+    )
+
+
+def probe(broken, noise=(), *, n: int = 100, threat=LINF, epsilons=None) -> Probe:
+    """`broken` are numbers of examples broken at each of `epsilons` (half, own, double and 0.5), `noise` rows that it breaks."""
+    epsilons = (threat.epsilon / 2, threat.epsilon, 2 * threat.epsilon, 0.5) if epsilons is None else epsilons
+    return Probe(
+        threat=threat,
+        attack="PGD-50",
+        epsilons=epsilons,
+        probed=np.ones(n, dtype=bool),
+        by_epsilon=np.arange(n)[:, None] < np.asarray(broken)[None],
+        noise=np.isin(np.arange(n), noise),
+        forward_passes=np.zeros(n, dtype=int),
+        backward_passes=np.zeros(n, dtype=int),
+    )
+
+
+def gradient_probe(n: int = 100, threat=LINF, *, queries: int = 200, **columns) -> GradientProbe:
+    """Sound gradients and attacks that break nothing but for the `columns` given: rows that are True, or whole arrays."""
+    names = ("single_step", "doubled", "restarted", "queried", "unconfirmed", "zero_gradient", "moves")
+    rows = {name: np.isin(np.arange(n), columns.pop(name, ())) for name in names}
+    return GradientProbe(
+        threat=threat,
+        step_sizes=(0.1, 0.2),
+        queries=queries,
+        probed=np.ones(n, dtype=bool),
+        standing=np.isin(np.arange(n), columns.pop("standing", np.arange(n))),
+        promise_kept=columns.pop("promise_kept", np.ones((n, 2))),
+        step_gain=columns.pop("step_gain", np.full(n, 9.0)),
+        random_gain=columns.pop("random_gain", np.ones(n)),
+        forward_passes=np.zeros(n, dtype=int),
+        backward_passes=np.zeros(n, dtype=int),
+        **rows,
+        **columns,
     )
 
 

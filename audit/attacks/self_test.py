@@ -31,7 +31,7 @@ _TOO_SMALL, _AMPLE = 0.9, 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tested:
+class Trial:
     """One attack to test. One that looks for the `smallest` change is judged by the length of what it finds."""
 
     search: Search
@@ -39,10 +39,10 @@ class Tested:
     smallest: bool = False
 
 
-TESTED = (
-    Tested(search=Search(attack="FGSM")),
-    Tested(search=Search(attack="PGD", loss="margin", steps=10)),
-    Tested(search=Search(attack="Square", steps=100), norms=(Norm.LINF,)),
+TRIALS = (
+    Trial(search=Search(attack="FGSM")),
+    Trial(search=Search(attack="PGD", loss="margin", steps=10)),
+    Trial(search=Search(attack="Square", steps=100), norms=(Norm.LINF,)),
 )
 
 
@@ -56,16 +56,16 @@ def self_test() -> Mapping[str, float]:
     classifier, batch, weights = _linear_model()
     clean = margin(classifier.logits(batch.images), batch.labels).double()
     found = {}
-    for tested in TESTED:
-        (stage,) = stages((tested.search,), 0, classifier.classes)
-        for norm in tested.norms:
+    for trial in TRIALS:
+        (stage,) = stages((trial.search,), 0, classifier.classes)
+        for norm in trial.norms:
             slope = length(weights[None], _DUAL[norm])
             optimum = (-clean / slope).numpy()
-            epsilon = float(_AMPLE * optimum.max() if tested.smallest else _TOO_SMALL * optimum.min())
+            epsilon = float(_AMPLE * optimum.max() if trial.smallest else _TOO_SMALL * optimum.min())
             threat = Threat(norm=norm, epsilon=epsilon, written=f"{epsilon:.6g}")
             oracle = Oracle(classifier, len(batch))
             verified = verify(oracle, batch, stage.propose(oracle, batch, threat), threat)
-            if tested.smallest:
+            if trial.smallest:
                 needed = np.where(verified.broken, verified.distance / optimum, np.inf)
             else:
                 drop = (margin(torch.from_numpy(verified.logits), batch.labels) - clean).numpy()

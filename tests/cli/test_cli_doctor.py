@@ -146,7 +146,14 @@ def test_command_prints_a_line_per_check_and_fails_only_on_fail(monkeypatch: pyt
     assert [(row["name"], row["status"]) for row in json.loads(failed.output)] == [("a", "OK"), ("b", "WARN"), ("c", "FAIL")]
 
 
+def test_attacks_are_tried_on_a_linear_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor.check_attacks().status == "OK" and "times the optimum on a linear model" in doctor.check_attacks().found
+    monkeypatch.setattr("audit.attacks.self_test.self_test", lambda: {"FGSM, L2": 1.0, "PGD-10 margin, L2": 1.4})
+    weak = doctor.check_attacks()
+    assert weak.status == "FAIL" and "1.40 times the optimum" in weak.found and "PGD-10 margin, L2" in weak.found and weak.do
+
+
 def test_the_whole_walk_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names = [check.name for check in doctor.checks(f"sqlite:///{tmp_path}/m.db")]
-    assert len(names) == len(set(names)) == 12
+    assert len(names) == len(set(names)) == 13

@@ -164,7 +164,13 @@ def test_the_declared_settings_are_the_ones_read(gathered, digits_store):
 @pytest.mark.parametrize(
     ("change", "invalid"),
     [
-        ({"seed": 1}, {"reference_attack", "worst_case_white_box", "worst_case_black_box", "accuracy_epsilon", "fisher_estimate"}),
+        (
+            {"seed": 1},
+            {
+                *("probe", "gradient_probe", "gradient_health", "reference_attack", "worst_case_white_box"),
+                *("worst_case_black_box", "accuracy_epsilon", "fisher_estimate"),
+            },
+        ),
         ({"profile": replace(SETTINGS.profile, score_based=small_arms.queries(1, 7))}, {"worst_case_black_box"}),
         ({"profile": replace(SETTINGS.profile, linf=small_arms.pgd(margin=3))}, {"worst_case_white_box", "accuracy_epsilon"}),
         ({"profile": replace(SETTINGS.profile, fisher_directions=7)}, {"fisher_estimate"}),
@@ -217,6 +223,19 @@ def test_a_changed_policy_costs_no_new_attack(measured, digits_store, tmp_path, 
     model = run.result.models[0]
     assert model.verdict.policy == "p"
     assert model.metrics == from_json((measured / "result.json").read_bytes()).models[0].metrics
+
+
+def test_a_larger_sample_attacks_its_new_examples_only(measured, digits_store, tmp_path):
+    """Gradients are judged anew on a larger probe; as long as they are believed, what was attacked stays attacked."""
+    reused = {}
+
+    def listen(progress):
+        reused[progress.stage] = (progress.reused, progress.total)
+
+    larger = replace(SETTINGS, threats=THREATS[:1], samples=100)
+    run_audit(request_of(digits_store, tmp_path / "out", settings=larger, reuse=(measured,)), listen)
+    assert reused["worst_case_white_box/linf_0.15"] == (64, 100) == reused["worst_case_black_box/linf_0.15"]
+    assert reused["gradient_probe/linf_0.15"] == (0, 100)
 
 
 def test_a_folder_without_a_journal_cannot_be_reused(digits_store, tmp_path):

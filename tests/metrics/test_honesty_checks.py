@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from evidence_by_hand import LINF, predictions, reference_attack, spectrum, temperature, worst_case
 
-from audit.evidence import BROKEN, SURVIVED, UNKNOWN, Evidence, EvidenceKey, EvidenceStore
+from audit.evidence import BROKEN, PER_THREAT, SURVIVED, UNKNOWN, Evidence, EvidenceKey, EvidenceStore
 from audit.metrics import honesty
 from audit.metrics.check_texts import CHECK_TEXTS
-from audit.metrics.honesty import CHECKS, RunFacts, check_record
+from audit.metrics.findings import RunFacts
+from audit.metrics.honesty import CHECKS, check_record
 from audit.metrics.spec import Estimate
 from audit.vocabulary import Threat
 
@@ -23,10 +24,8 @@ BLACK_BOX = ("random noise, 10 draws", "Square-200")
 
 
 def store(threat=LINF, **evidence) -> EvidenceStore:
-    per_threat = {"worst_case_white_box", "worst_case_black_box", "reference_attack", "accuracy_epsilon"}
-    return EvidenceStore(
-        {EvidenceKey(kind=Evidence(name), threat=threat if name in per_threat else None): value for name, value in evidence.items()}
-    )
+    kinds = {Evidence(name): value for name, value in evidence.items()}
+    return EvidenceStore({EvidenceKey(kind=k, threat=threat if k in PER_THREAT else None): value for k, value in kinds.items()})
 
 
 def status(number: int, evidence: EvidenceStore, facts: RunFacts = FACTS) -> str:
@@ -46,13 +45,6 @@ def test_seventeen_checks_in_order_and_in_words():
     assert [text.number for text in CHECK_TEXTS] == list(range(1, 18))
     for text in CHECK_TEXTS:
         assert text.title and text.raised_if and text.means and text.do
-
-
-@pytest.mark.parametrize("number", [2, 3, 4, 5, 6, 13])
-def test_what_this_version_cannot_check_is_not_run_and_says_why(number):
-    _, run = CHECKS[number - 1]
-    finding = run(store(predictions=clean(90)), FACTS)
-    assert finding.raised is None and "not part of this version" in finding.found
 
 
 def test_1_compares_the_lower_bound_with_the_largest_class():
@@ -139,6 +131,25 @@ def test_12_is_not_run_where_nothing_was_attacked():
     nothing = Threat.parse("linf:0")
     evidence = store(threat=nothing, worst_case_white_box=worst_case([SURVIVED] * 4, threat=nothing))
     assert status(12, evidence, replace(FACTS, threats=(nothing,))) == status(12, store()) == "not_run"
+
+
+def test_12_counts_what_is_left_in_8_bits():
+    fooled = replace(reference_attack(np.eye(2)[[1, 1, 0]], [0, 0, 0]), success_in_8_bits=np.array([True, False, False]))
+    assert (
+        "1 of 2 successes of the reference attack are successes inside the ball in 8 bits"
+        in CHECKS[11][1](store(reference_attack=fooled), FACTS).found
+    )
+    assert status(12, store(reference_attack=fooled)) == "pass"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "raised"), [(1.0, False), (1.25, False), (1.26, True), (float("inf"), True), (float("nan"), True)]
+)
+def test_13_allows_a_quarter_more_than_the_optimum(ratio, raised):
+    facts = replace(FACTS, self_test={"FGSM, L2": 1.0, "Square-100, L∞": ratio})
+    assert status(13, store(), facts) == ("warn" if raised else "pass")
+    assert not raised or "Square-100, L∞ needs" in CHECKS[12][1](store(), facts).found
+    assert status(13, store()) == "not_run"
 
 
 def test_14_holds_for_measured_confidences_and_fires_on_a_fault(monkeypatch):
