@@ -110,7 +110,7 @@ def nearest_boundary(
 
 
 def _trifle(logits: torch.Tensor) -> torch.Tensor:
-    return _BEYOND * (logits.amax(dim=1) - logits.amin(dim=1))
+    return _BEYOND * (0.1 + logits.amax(dim=1) - logits.amin(dim=1))
 
 
 def _shortest_way(f: torch.Tensor, w: torch.Tensor, norm: Norm) -> torch.Tensor:

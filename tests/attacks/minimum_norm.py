@@ -36,13 +36,13 @@ def linear(shape, classes, count, seed=0):
     source = torch.Generator().manual_seed(seed)
     size = int(np.prod(shape))
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(size, classes))
-    x = torch.rand(count, *shape, generator=source)
+    x = torch.rand(max(count, 20), *shape, generator=source)
     x = torch.where(x < 0.1, 0.0, torch.where(x > 0.9, 1.0, x))
     with torch.no_grad():
         network[1].weight.copy_(torch.randn(classes, size, generator=source) / size**0.5)
         network[1].bias.zero_()
         network[1].bias.sub_(network(x).mean(dim=0))
-    classifier = wrap(network, image_shape=shape, device="cpu")
+    x, classifier = x[:count], wrap(network, image_shape=shape, device="cpu")
     logits = classifier.logits(x)
     return classifier, batch_of(x, logits.argmax(dim=1)), logits, network[1]
 
