@@ -112,42 +112,40 @@ _THOROUGH_LINF = (
     *(_apgd(_CE, 50, start) for start in ("blocks", "stripes")),
     *(_apgd(_DLRT, 50, start, target=target) for target, start in ((1, "blocks"), (2, "stripes"), (3, "blocks"))),
 )
-_QUICK_L2 = (_apgd(_PMS, 20, "uniform"), _apgd(_MT, 20, "uniform", target=1), _outside(_MARGIN, 30, "uniform", 4))
+_QUICK_L2 = (_apgd(_PMS, 20, "uniform"), _apgd(_MT, 20, "uniform", target=1), _outside(_MARGIN, 30, "uniform", 8))
 _STANDARD_L2 = (
     _apgd(_PMS, 20, "uniform"),
     *(_apgd(_MT, 30, start, target=target) for target, start in ((1, "uniform"), (2, "dct3"), (3, "uniform"))),
     _apgd(_CE, 30, "dct3"),
-    _outside(_MARGIN, 30, "uniform", 4),
-    _outside(_CE, 30, "blocks", 8),
+    _outside(_MARGIN, 30, "uniform", 8),
+    _outside(_CE, 30, "blocks", 16),
 )
 _THOROUGH_L2 = (
     *_STANDARD_L2,
     *(_apgd(_DLRT, 50, start, target=target) for target, start in ((1, "dct3"), (2, "uniform"), (3, "dct3"))),
     *(_apgd(_CE, 50, start) for start in ("uniform", "dct3")),
     _apgd(_PMS, 50, "dct3"),
-    *(
-        _outside(loss, 60, start, radius)
-        for loss in (_MARGIN, _CE)
-        for start, radius in (("uniform", 2), ("blocks", 4), ("dct3", 8))
-    ),
+    *(_outside(_MARGIN, 60, start, radius) for start, radius in (("uniform", 4), ("blocks", 8), ("uniform", 16))),
+    *(_outside(_CE, 60, start, radius) for start, radius in (("dct3", 4), ("uniform", 8), ("uniform", 16))),
 )
 _QUICK_L1 = (
     _apgd(_PMS, 20, "uniform"),
     *(_apgd(_MT, 20, "uniform", target=target) for target in (1, 2)),
-    _outside(_MARGIN, 40, "uniform", 6),
+    _outside(_MARGIN, 40, "uniform", 16),
 )
 _STANDARD_L1 = (
     _apgd(_PMS, 30, "uniform"),
     *(_apgd(_MT, 30, "uniform", target=target) for target in (1, 2, 3, 4, 5)),
-    _outside(_MARGIN, 50, "uniform", 6),
-    _outside(_CE, 50, "blocks", 6),
+    _outside(_MARGIN, 50, "uniform", 16),
+    _outside(_CE, 50, "blocks", 32),
 )
 _THOROUGH_L1 = (
     *_STANDARD_L1,
     *(_apgd(_DLRT, 50, "uniform", target=target) for target in (1, 2, 3)),
     *(_apgd(_CE, 50, start) for start in ("uniform", "dct3")),
     _apgd(_PMS, 50, "dct3"),
-    *(_outside(loss, 60, start, 6) for loss in (_MARGIN, _CE) for start in ("uniform", "blocks", "dct3")),
+    *(_outside(_MARGIN, 60, start, radius) for start, radius in (("uniform", 4), ("blocks", 8), ("uniform", 32))),
+    *(_outside(_PMS, 60, start, radius) for start, radius in (("dct3", 4), ("uniform", 8), ("uniform", 32))),
 )
 
 PROFILES = (

@@ -21,7 +21,7 @@ from audit.vocabulary import Norm, Threat
 
 # The radius changes by at least this share a step, and falls from the first one to epsilon within this share of the steps.
 _LEAST_CHANGE = 0.05
-_WAY_IN = 0.6
+_WAY_IN = 0.3
 # First and last step: in L2 as multiples of epsilon, in L1 as the share of the way to the vertex; a half cosine between them.
 _STEPS = {Norm.L2: (1.0, 0.01), Norm.L1: (0.6, 0.02)}
 _INSIDE = 1 - 1e-5
