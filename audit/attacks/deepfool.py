@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from audit.attacks.hyperplane import nearest_boundary, shortest_change, strongest_rivals
+from audit.attacks.hyperplane import first_look, nearest_boundary, shortest_change
 from audit.attacks.minimal import Goal, Nearest, close_in
 from audit.attacks.run import Batch, Oracle
 from audit.errors import InputError
 from audit.vocabulary import Norm
 
-# The classes a step may head for: those of largest logit on the clean image, as in the authors' code.
-CANDIDATES = 9
 OVERSHOOT = 0.02
 # Rounds that take the overshoot back, down to 0.02 / 2 ** 4 of the distance.
 _CLOSE_IN = 4
@@ -43,23 +41,18 @@ def deepfool(
     if norm is Norm.L1:
         raise InputError("DeepFool is defined for linf and l2 here, not for l1")
     nearest = Nearest(batch, norm, goal, enough)
-    if not len(batch):
-        return nearest.images
-    points, alive = batch.images, torch.arange(len(batch), device=batch.images.device)
-    logits = oracle.logits(batch, points)
-    nearest.note(alive, points, logits, batch)
-    rivals = strongest_rivals(logits, batch.labels, CANDIDATES)
-    kept = nearest.open(alive, logits)
+    alive, rivals = first_look(oracle, batch, nearest)
+    points = batch.images[alive]
     for _ in range(steps):
-        alive, points, rivals = alive[kept], points[kept], rivals[kept]
-        live = batch.take(alive)
-        if not len(live) or rivals.shape[1] == 0:
+        if not len(alive):
             break
+        live = batch.take(alive)
         _, f, w = nearest_boundary(oracle, live, points, rivals, norm, goal)
         x = live.images.double()
         points = (x + (1 + OVERSHOOT) * (points.double() + shortest_change(w, -f, norm) - x)).clamp(0, 1).float()
         logits = oracle.logits(live, points)
         reached = nearest.note(alive, points, logits, live)
         kept = (~reached & ~logits.isnan().any(dim=1)).nonzero()[:, 0]
+        alive, points, rivals = alive[kept], points[kept], rivals[kept]
     close_in(oracle, batch, nearest, overshoot=OVERSHOOT, rounds=_CLOSE_IN)
     return nearest.images

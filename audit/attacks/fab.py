@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 from audit.attacks.ball import length
-from audit.attacks.hyperplane import nearest_boundary, smallest_change, strongest_rivals
+from audit.attacks.hyperplane import first_look, nearest_boundary, smallest_change
 from audit.attacks.l1_ball import row_sum
 from audit.attacks.minimal import Goal, Nearest, close_in
 from audit.attacks.run import Batch, Oracle
@@ -16,8 +16,6 @@ from audit.vocabulary import Norm
 
 # The paper's parameters: largest weight of the clean image, overshoot, how much of the way remains after a success.
 ALPHA_MAX, ETA, BETA = 0.1, 1.05, 0.9
-# The classes an untargeted step may head for.
-CANDIDATES = 9
 _CLOSE_IN = 6
 _TINY = 1e-300
 
@@ -43,18 +41,12 @@ def fab(
         The nearest image met that reaches the goal, (n, c, h, w); the clean image where there was none.
     """
     nearest = Nearest(batch, norm, goal, enough)
-    if not len(batch):
-        return nearest.images
-    points, alive = batch.images, torch.arange(len(batch), device=batch.images.device)
-    logits = oracle.logits(batch, points)
-    nearest.note(alive, points, logits, batch)
-    rivals = strongest_rivals(logits, batch.labels, CANDIDATES)
-    kept = nearest.open(alive, logits)
+    alive, rivals = first_look(oracle, batch, nearest)
+    points = batch.images[alive]
     for _ in range(steps):
-        alive, points, rivals = alive[kept], points[kept], rivals[kept]
-        live = batch.take(alive)
-        if not len(live) or rivals.shape[1] == 0:
+        if not len(alive):
             break
+        live = batch.take(alive)
         _, f, w = nearest_boundary(oracle, live, points, rivals, norm, goal)
         x, point = live.images.double(), points.double()
         delta = smallest_change(points, w, -f, norm)
@@ -67,5 +59,6 @@ def fab(
         back = (x + BETA * (points.double() - x)).clamp(0, 1).float()
         points = torch.where(reached[:, None, None, None], back, points)
         kept = nearest.open(alive, logits)
+        alive, points, rivals = alive[kept], points[kept], rivals[kept]
     close_in(oracle, batch, nearest, overshoot=1 - BETA, rounds=_CLOSE_IN)
     return nearest.images

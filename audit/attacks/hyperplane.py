@@ -9,7 +9,7 @@ import torch
 
 from audit.attacks.ball import length
 from audit.attacks.l1_ball import row_sum
-from audit.attacks.minimal import DUAL, Goal
+from audit.attacks.minimal import DUAL, Goal, Nearest
 from audit.attacks.run import Batch, Oracle
 from audit.vocabulary import Norm
 
@@ -18,6 +18,8 @@ _MOST_ROUNDS = 60
 _TINY = 1e-300
 # How far behind a boundary to aim, as a share of the spread of the logits.
 _BEYOND = 1e-5
+# The classes a step may head for: those of largest logit on the clean image, as in DeepFool's own code.
+CANDIDATES = 9
 # Gradients of all candidate classes are held for this many examples at a time.
 _ROWS_AT_ONCE = 32
 
@@ -73,6 +75,15 @@ def _greedy(size: torch.Tensor, room: torch.Tensor, gain: torch.Tensor) -> torch
     most = (size * room).gather(1, order)
     share = torch.minimum(most, (gain[:, None] - (most.cumsum(dim=1) - most)).clamp(min=0))
     return torch.zeros_like(size).scatter(1, order, share) / size.clamp(min=_TINY)
+
+
+def first_look(oracle: Oracle, batch: Batch, nearest: Nearest) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ask about the clean images: the rows (m,) left to search, and the classes (m, at most 9) each may head for."""
+    logits = oracle.logits(batch, batch.images)
+    rows = torch.arange(len(batch), device=logits.device)
+    nearest.note(rows, batch.images, logits, batch)
+    kept = nearest.open(rows, logits)
+    return kept, strongest_rivals(logits, batch.labels, CANDIDATES)[kept]
 
 
 def strongest_rivals(logits: torch.Tensor, labels: torch.Tensor, most: int) -> torch.Tensor:
