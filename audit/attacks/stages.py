@@ -21,7 +21,9 @@ from audit.attacks.random_noise import random_noise
 from audit.attacks.run import Batch, Oracle
 from audit.attacks.spsa import spsa
 from audit.attacks.square import square
-from audit.profiles import NOISE, Search
+from audit.attacks.transfer import transfer
+from audit.models import Classifier
+from audit.profiles import NOISE, TRANSFER, Search
 from audit.vocabulary import Threat
 
 
@@ -69,18 +71,25 @@ ATTACKS: Mapping[str, Build] = {
 }
 
 
-def stages(searches: Sequence[Search], seed: int, classes: int) -> tuple[Stage, ...]:
+def stages(searches: Sequence[Search], seed: int, classes: int, surrogate: Classifier | None = None) -> tuple[Stage, ...]:
     """The stages of an arm for a model of K `classes`: aims that K - 1 wrong classes do not fill are left out.
 
-    A search that occurs again gets another name, and with it other random draws.
+    So is transfer where there is no `surrogate`. A search that occurs again gets another name, and with it other random draws.
     """
     found = []
     seen: Counter[str] = Counter()
     for search in searches:
-        if search.target >= classes:
+        if search.target >= classes or (search.attack == TRANSFER and surrogate is None):
             continue
         seen[search.name] += 1
         name = search.name if seen[search.name] == 1 else f"{search.name}, run {seen[search.name]}"
-        propose = ATTACKS[search.attack](search, seed, f"cascade {name}")
+        propose: Attack
+        if search.attack == TRANSFER and surrogate is not None:
+            propose = partial(
+                transfer, surrogate=surrogate, loss=search.loss, steps=search.steps, seed=seed, purpose=f"cascade {name}"
+            )
+            name = name.replace(TRANSFER, f"{TRANSFER} from {surrogate.identity.label}: PGD", 1)
+        else:
+            propose = ATTACKS[search.attack](search, seed, f"cascade {name}")
         found.append(Stage(name=name, propose=propose, target=search.target))
     return tuple(found)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from audit.evidence import Evidence
 from audit.fisher.queries import rows_asked
-from audit.profiles import Search
+from audit.profiles import TRANSFER, Search
 from audit.settings import Settings
-from audit.vocabulary import Capability
+from audit.vocabulary import Capability, Norm
 
 # The exact Jacobian takes one backward pass per class and keeps K x K values per image.
 MOST_CLASSES_EXACT = 100
@@ -28,7 +28,7 @@ def passes(kind: Evidence, settings: Settings, lacks: Mapping[Capability, str], 
     """Forward and backward passes per image at most; Fisher evidence is gathered on the profile's `fisher_samples` images only."""
     profile = settings.profile
     points = len(profile.curve) - 1
-    gradients = Capability.GRADIENTS not in lacks
+    gradients, scores = Capability.GRADIENTS not in lacks, Capability.SCORES not in lacks
     match kind:
         case Evidence.PREDICTIONS:
             return 1, 0
@@ -38,11 +38,13 @@ def passes(kind: Evidence, settings: Settings, lacks: Mapping[Capability, str], 
             arms = (profile.linf, profile.l2, profile.l1)
             return max(map(_forward, arms)), max(sum(search.steps for search in arm) for arm in arms)
         case Evidence.WORST_CASE_BLACK_BOX:
-            return _forward(profile.score_based), 0
+            asked = [profile.black_box(norm, scores=scores) for norm in Norm]
+            return max(_forward(arm) + _crafted(arm, lacks) for arm in asked), 0
         case Evidence.ACCURACY_EPSILON:
             if gradients:
                 return points * (profile.curve_steps + 2), points * profile.curve_steps
-            return points * (profile.curve_queries + 1), 0
+            # From labels alone one search finds a distance per image, which is the whole curve.
+            return (points if scores else 1) * (profile.curve_queries + 1), 0
         case Evidence.FISHER_SPECTRUM:
             return 1, classes
         case Evidence.FISHER_ESTIMATE:
@@ -52,15 +54,22 @@ def passes(kind: Evidence, settings: Settings, lacks: Mapping[Capability, str], 
 
 
 def _forward(arm: Sequence[Search]) -> int:
-    """The last iterate and the harness ask once more each."""
-    return sum(search.steps + 2 for search in arm)
+    """The last iterate and the harness ask once more each; transfer is crafted elsewhere."""
+    return sum(search.steps + 2 for search in arm if search.attack != TRANSFER)
+
+
+def _crafted(arm: Sequence[Search], lacks: Mapping[Capability, str]) -> int:
+    """Images crafted on a surrogate, each of which the harness asks about once."""
+    return 0 if Capability.SURROGATE in lacks else sum(search.attack == TRANSFER for search in arm)
 
 
 # Calls with one block before anything is measured: up to four forms of request, four looks, one at the outputs, five repetitions.
 OPENING_CALLS = 14
+# Averaged answers with the same block that tell how far the mean itself still moves.
+AVERAGED_OPENING_CALLS = 2
 
 
-def images_sent(kind: Evidence, settings: Settings, forward: int, dimension: int, samples: int) -> int:
+def images_sent(kind: Evidence, settings: Settings, forward: int, dimension: int, samples: int, averaged: int = 1) -> int:
     """Images sent at most to a model that is asked in whole blocks, the padding of the last one included.
 
     Args:
@@ -69,6 +78,7 @@ def images_sent(kind: Evidence, settings: Settings, forward: int, dimension: int
         forward: passes per image at most, as `passes` gives them.
         dimension: c h w.
         samples: how many examples are audited.
+        averaged: how many calls an answer is the mean of; `forward` counts them already.
 
     >>> images_sent(Evidence.PREDICTIONS, Settings.of("quick"), 1, 784, 40)
     64
@@ -81,4 +91,4 @@ def images_sent(kind: Evidence, settings: Settings, forward: int, dimension: int
         # Attacks ask about all that is left of a chunk at once, which is a number of whole blocks.
         return forward * whole_blocks(samples)
     per_image = sum(map(whole_blocks, rows_asked(dimension, settings.profile.fisher_directions)))
-    return min(samples, settings.profile.fisher_samples) * per_image
+    return averaged * min(samples, settings.profile.fisher_samples) * per_image

@@ -1,8 +1,9 @@
-"""A classifier put together from two: scores from one, gradients from another or from none."""
+"""A classifier put together from several: scores from one, gradients from another or from none, a surrogate beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 
@@ -16,8 +17,15 @@ class ComposedClassifier:
     """Scores from `scores`. Gradients, and the scores that come with them, from `gradients`, unless `lacks` says why not."""
 
     def __init__(
-        self, scores: Classifier, *, identity: ModelIdentity, lacks: Mapping[Capability, str], gradients: Classifier | None = None
+        self,
+        scores: Classifier,
+        *,
+        identity: ModelIdentity,
+        lacks: Mapping[Capability, str],
+        gradients: Classifier | None = None,
+        surrogate: Classifier | None = None,
     ) -> None:
+        self.surrogate = surrogate
         self._scores = scores
         self._gradients = scores if gradients is None else gradients
         self._identity = identity
@@ -77,6 +85,18 @@ class ComposedClassifier:
         if Capability.GRADIENTS in self._lacks:
             raise MissingCapability(self._lacks[Capability.GRADIENTS])
         return self._gradients
+
+
+def with_surrogate(classifier: Classifier, surrogate: Classifier) -> Classifier:
+    """The classifier with another model beside it, which transfer attacks are crafted on."""
+    other = surrogate.identity
+    identity = replace(classifier.identity, surrogate=other.label, surrogate_digest=other.digest)
+    return ComposedClassifier(classifier, identity=identity, lacks=classifier.lacks, surrogate=surrogate)
+
+
+def surrogate_of(classifier: Classifier) -> Classifier | None:
+    """The model that transfer attacks on `classifier` are crafted on."""
+    return classifier.surrogate if isinstance(classifier, ComposedClassifier) else None
 
 
 def black_box(classifier: Classifier, because: str) -> Classifier:
