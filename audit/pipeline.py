@@ -27,6 +27,7 @@ from audit.engine.ranking import rankings
 from audit.engine.sample import DataRequest, Sample, describe, draw, with_stated_names
 from audit.engine.subject import Subject, open_subject
 from audit.engine.summary import failures
+from audit.engine.surrogate import open_surrogate
 from audit.engine.table import write_failures
 from audit.engine.verdict import Grounds, grounds, judged
 from audit.errors import AuditError, InputError, OutOfMemory
@@ -48,9 +49,9 @@ class AuditRequest:
 
     `input_spec` is options text or a TOML file. `output` names the models' output that holds the scores, where there are several.
     `expect_sha256` are the digests that the models' files must have, in the order of `models`, the reference last. `black_box`
-    audits by queries only, whatever a model could do. `resume` goes on with an unfinished audit in `out`; `reuse` are result
-    folders of earlier audits whose evidence is taken where its fingerprint is the same. `time_budget` (seconds) bounds the
-    examples, `limits` what is asked of an endpoint or a function.
+    audits by queries only, whatever a model could do; `surrogate` is the model that transfer attacks are crafted on. `resume` goes
+    on with an unfinished audit in `out`; `reuse` are result folders of earlier audits whose evidence is taken where its
+    fingerprint is the same. `time_budget` (seconds) bounds the examples, `limits` what is asked of an endpoint or a function.
     """
 
     models: tuple[str, ...]
@@ -63,6 +64,7 @@ class AuditRequest:
     resize: str | None = None
     skip_unreadable: bool = False
     train_data: str | None = None
+    surrogate: str | None = None
     input_spec: str | None = None
     output: str | None = None
     trust: bool = False
@@ -127,7 +129,7 @@ def run_audit(request: AuditRequest, listen: Listener = _silent) -> AuditRun:
                 run = _audit(request, sample, on, folder, journal, listen)
             except OutOfMemory as error:
                 log.warning("%s; trying blocks of half the size", error)
-                run = _audit(with_half_blocks(request), sample, on, folder, journal, listen)
+                run = _audit(replace(request, settings=request.settings.halved()), sample, on, folder, journal, listen)
         except BaseException:
             put_back(folder)
             raise
@@ -174,8 +176,8 @@ def _audit(
 
     identity = describe(dataset, indices, sample.train, settings)
     result = AuditResult(
-        id=_decided(journal, "id", uuid.uuid4().hex),
-        created=_decided(journal, "created", datetime.now(UTC).isoformat(timespec="seconds")),
+        id=journal.decided("id", uuid.uuid4().hex),
+        created=journal.decided("created", datetime.now(UTC).isoformat(timespec="seconds")),
         profile=settings.profile.name,
         threats=tuple(map(str, settings.threats)),
         data=identity,
@@ -186,20 +188,6 @@ def _audit(
     )
     result = judged(result, stores, on)
     return AuditRun(result=result, written=write_folder(result, stores, folder), interrupted=interrupted)
-
-
-def with_half_blocks(request: AuditRequest) -> AuditRequest:
-    """The same request with compute blocks of half the size; their evidence has fingerprints of its own."""
-    rows = request.settings.block_rows
-    return replace(request, settings=replace(request.settings, block_rows=max(1, rows // 2), halved_from=rows))
-
-
-def _decided(journal: Journal, name: str, value: str) -> str:
-    """What an earlier part of this audit decided, or `value` from now on."""
-    earlier = journal.recall(name)
-    if earlier is None:
-        journal.remember(name, value)
-    return value if earlier is None else earlier
 
 
 def load_models(request: AuditRequest, sample: Sample) -> tuple[list[Classifier], Sample]:
@@ -245,6 +233,19 @@ def open_subjects(
     Raises:
         InputError: a model does not fit the data, or is no better than guessing.
     """
+    surrogate = (
+        None
+        if request.surrogate is None
+        else open_surrogate(
+            request.surrogate,
+            dataset,
+            indices,
+            request.settings,
+            trust=request.trust,
+            tracking_uri=request.tracking_uri,
+            registry_uri=request.registry_uri,
+        )
+    )
     return [
         open_subject(
             classifier,
@@ -255,6 +256,7 @@ def open_subjects(
             listen,
             is_reference=place >= len(request.models),
             allow_chance=request.allow_chance,
+            surrogate=surrogate,
         )
         for place, classifier in enumerate(classifiers)
     ]

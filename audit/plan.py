@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from audit.collect import COLLECTORS, FITS, why_not
-from audit.collect.costs import OPENING_CALLS, escalated_passes, images_sent, passes, too_expensive
+from audit.collect.costs import AVERAGED_OPENING_CALLS, OPENING_CALLS, escalated_passes, images_sent, passes, too_expensive
 from audit.evidence import PER_THREAT, Evidence, EvidenceKey
 from audit.metrics.honesty import CHECKED
 from audit.metrics.spec import Metric, key_of
@@ -45,15 +45,36 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Stages in the order they run, evidence that cannot be gathered with the reason, and the values that follow."""
+    """Stages in the order they run, evidence that cannot be gathered with the reason, and the values that follow.
+
+    `no_transfer` says why transfer attacks are not run, None where they are. Each pass counts `averaged` times.
+    """
 
     stages: tuple[Stage, ...]
     skipped: Mapping[EvidenceKey, str]
     metrics: tuple[PlannedMetric, ...]
+    no_transfer: str | None = None
+    averaged: int = 1
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """What is not gathered or not run, in words, and why."""
+        transfer = {} if self.no_transfer is None else {"transfer attacks": self.no_transfer}
+        return {str(key): because for key, because in self.skipped.items()} | transfer
 
 
-def plan(catalog: tuple[Metric, ...], lacks: Mapping[Capability, str], settings: Settings, classes: int, dimension: int) -> Plan:
-    """Plan the catalogue for a model that lacks `lacks`, with K `classes` on images of `dimension` = c h w values."""
+def plan(
+    catalog: tuple[Metric, ...],
+    lacks: Mapping[Capability, str],
+    settings: Settings,
+    classes: int,
+    dimension: int,
+    averaged: int = 1,
+) -> Plan:
+    """Plan the catalogue for a model that lacks `lacks`, with K `classes` on images of `dimension` = c h w values.
+
+    Each of its answers is the mean of `averaged` calls.
+    """
     wanted = _with_needs({kind for metric in catalog for kind in metric.needs} | CHECKED, lacks)
     stages: list[Stage] = []
     skipped: dict[EvidenceKey, str] = {}
@@ -64,15 +85,17 @@ def plan(catalog: tuple[Metric, ...], lacks: Mapping[Capability, str], settings:
             key = EvidenceKey(kind=kind, threat=threat)
             needs = tuple(EvidenceKey(kind=need, threat=threat if need in PER_THREAT else None) for need in sorted(kinds_needed))
             because = (
-                why_not(kind, lacks, threat)
+                why_not(kind, lacks)
                 or too_expensive(kind, classes)
                 or next((skipped[need] for need in needs if need in skipped), None)
             )
             if because is not None:
                 skipped[key] = because
                 continue
-            forward, backward = passes(key, settings, lacks, classes, dimension)
+            forward, backward = (averaged * count for count in passes(key, settings, lacks, classes, dimension))
             escalated = escalated_passes(key, settings, classes)
+            if escalated is not None:
+                escalated = averaged * escalated[0], averaged * escalated[1]
             stages.append(Stage(key=key, needs=needs, forward_passes=forward, backward_passes=backward, escalated=escalated))
     metrics = tuple(
         PlannedMetric(metric=metric, variant=variant, threat=threat)
@@ -80,7 +103,13 @@ def plan(catalog: tuple[Metric, ...], lacks: Mapping[Capability, str], settings:
         for threat in (settings.threats if metric.per_threat else (None,))
         for variant in (metric.variants(settings, threat) if metric.variants else (None,))
     )
-    return Plan(stages=tuple(stages), skipped=skipped, metrics=metrics)
+    return Plan(
+        stages=tuple(stages),
+        skipped=skipped,
+        metrics=metrics,
+        no_transfer=lacks.get(Capability.SURROGATE),
+        averaged=averaged,
+    )
 
 
 def _needs(kind: Evidence, lacks: Mapping[Capability, str]) -> frozenset[Evidence]:
@@ -100,7 +129,10 @@ def _with_needs(wanted: Set[Evidence], lacks: Mapping[Capability, str]) -> Set[E
 def queries_needed(planned: Plan, settings: Settings, dimension: int, samples: int) -> int:
     """Images that an audit of `samples` examples sends to an endpoint or a function at most, opening and padding included."""
     stages = (
-        images_sent(stage.key.kind, settings, stage.forward_passes, dimension, samples) if stage.forward_passes else 0
+        images_sent(stage.key.kind, settings, stage.forward_passes, dimension, samples, planned.averaged)
+        if stage.forward_passes
+        else 0
         for stage in planned.stages
     )
-    return OPENING_CALLS * settings.block_rows + sum(stages)
+    opening = OPENING_CALLS + (AVERAGED_OPENING_CALLS * planned.averaged if planned.averaged > 1 else 0)
+    return opening * settings.block_rows + sum(stages)

@@ -196,13 +196,16 @@ class ClassRow:
 
 @dataclass(frozen=True, kw_only=True)
 class FailureExample:
-    """One broken example. Image paths are relative to the result folder; both are None under `--no-images`."""
+    """One broken example. Image paths are relative to the result folder; both are None under `--no-images`.
+
+    The confidences are None where the model answers with labels only.
+    """
 
     example_id: str
     label: str
-    clean_confidence: float
+    clean_confidence: float | None
     adversarial_label: str
-    adversarial_confidence: float
+    adversarial_confidence: float | None
     attack: str
     arm: str
     threat: str
@@ -221,7 +224,8 @@ class ModelIdentity:
     model's tags or metadata state, by class index. `opaque` is true where no digest proves the weights (an endpoint, a
     function): a journal's evidence then counts only if the first block of the sample still gets the same answers. `gradients`
     says where they come from if not from the model as it is deployed, and `gradients_lost_in` names the operators of its graph
-    between image and output that have no useful one.
+    between image and output that have no useful one. `averaged` is how many calls each answer is the mean of (`--eot`), and
+    `surrogate` names the model that transfer attacks were crafted on, with its digest.
     """
 
     reference: str
@@ -247,6 +251,9 @@ class ModelIdentity:
     cautions: tuple[str, ...] = ()
     gradients: str = ""
     gradients_lost_in: tuple[str, ...] = ()
+    averaged: int = 1
+    surrogate: str = ""
+    surrogate_digest: str = ""
 
     @property
     def label(self) -> str:

@@ -26,7 +26,8 @@ PSD_TAU = 1 / 255
 class Settings:
     """What an audit was asked to do. `samples` of None means the profile's number.
 
-    `halved_from` is the block size that did not fit into memory, None where the first one did.
+    `eot` is how many calls are averaged where a model answers at random, 1 for none. `halved_from` is the block size that did not
+    fit into memory, None where the first one did.
     """
 
     profile: Profile
@@ -39,6 +40,7 @@ class Settings:
     chunk_rows: int = DEFAULT_CHUNK_ROWS
     shown_failures: int = SHOWN_FAILURES
     keep_images: bool = True
+    eot: int = 1
 
     @classmethod
     def of(cls, profile_name: str) -> Settings:
@@ -53,6 +55,10 @@ class Settings:
         """
         fitting = MOST_CHUNK_VALUES // math.prod(shape) // self.block_rows * self.block_rows
         return replace(self, chunk_rows=max(self.block_rows, min(self.chunk_rows, fitting)))
+
+    def halved(self) -> Settings:
+        """The same settings with compute blocks of half the size; their evidence has fingerprints of its own."""
+        return replace(self, block_rows=max(1, self.block_rows // 2), halved_from=self.block_rows)
 
     @property
     def sample_size(self) -> int:

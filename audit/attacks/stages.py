@@ -29,7 +29,9 @@ from audit.attacks.random_noise import random_noise
 from audit.attacks.run import Batch, Oracle
 from audit.attacks.spsa import spsa
 from audit.attacks.square import square
-from audit.profiles import NOISE, OUTSIDE, Search
+from audit.attacks.transfer import transfer
+from audit.models import Classifier
+from audit.profiles import NOISE, OUTSIDE, TRANSFER, Search
 from audit.vocabulary import Threat
 
 
@@ -103,18 +105,27 @@ ATTACKS: Mapping[str, Build] = {
 }
 
 
-def stages(searches: Sequence[Search], seed: int, classes: int, purpose: str = "cascade") -> tuple[Stage, ...]:
+def stages(
+    searches: Sequence[Search], seed: int, classes: int, surrogate: Classifier | None = None, purpose: str = "cascade"
+) -> tuple[Stage, ...]:
     """The stages of an arm for a model of K `classes`: aims that K - 1 wrong classes do not fill are left out.
 
-    A search that occurs again gets another name, and with it other random draws.
+    So is transfer where there is no `surrogate`. A search that occurs again gets another name, and with it other random draws.
     """
     found = []
     seen: Counter[str] = Counter()
     for search in searches:
-        if search.target >= classes:
+        if search.target >= classes or (search.attack == TRANSFER and surrogate is None):
             continue
         seen[search.name] += 1
         name = search.name if seen[search.name] == 1 else f"{search.name}, run {seen[search.name]}"
-        propose = ATTACKS[search.attack](search, seed, f"{purpose} {name}")
+        propose: Attack
+        if search.attack == TRANSFER and surrogate is not None:
+            propose = partial(
+                transfer, surrogate=surrogate, loss=search.loss, steps=search.steps, seed=seed, purpose=f"{purpose} {name}"
+            )
+            name = name.replace(TRANSFER, f"{TRANSFER} from {surrogate.identity.label}: PGD", 1)
+        else:
+            propose = ATTACKS[search.attack](search, seed, f"{purpose} {name}")
         found.append(Stage(name=name, propose=propose, target=search.target, order=search.order))
     return tuple(found)

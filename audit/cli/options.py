@@ -42,6 +42,15 @@ _AUDITED = (
     click.option("--skip-unreadable", is_flag=True, help="Leave out images that cannot be read, and say which."),
     click.option("--reference", metavar="MODEL", help="A model to compare with, audited in the same way."),
     click.option(
+        "--surrogate", metavar="MODEL", help="A model with gradients, not trained on the data, to craft transfer attacks on."
+    ),
+    click.option(
+        "--eot",
+        type=click.IntRange(min=2),
+        metavar="K",
+        help="Audit a model that answers at random as the mean of K calls; costs K times as much.",
+    ),
+    click.option(
         "--profile",
         type=click.Choice(["quick", "standard", "thorough"]),
         default="quick",
@@ -101,7 +110,14 @@ def audited(function: F) -> F:
 
 
 def settings_of(
-    *, profile: str, threats: tuple[str, ...], samples: int | None, seed: int, device: str, keep_images: bool = True
+    *,
+    profile: str,
+    threats: tuple[str, ...],
+    samples: int | None,
+    seed: int,
+    device: str,
+    eot: int | None,
+    keep_images: bool = True,
 ) -> Settings:
     """Settings from the command line; each threat counts once.
 
@@ -113,7 +129,7 @@ def settings_of(
     from audit.settings import Settings
     from audit.vocabulary import Norm, Threat
 
-    settings = replace(Settings.of(profile), samples=samples, seed=seed, device=device, keep_images=keep_images)
+    settings = replace(Settings.of(profile), samples=samples, seed=seed, device=device, keep_images=keep_images, eot=eot or 1)
     budgets: dict[tuple[Norm, float], Threat] = {}
     for threat in map(Threat.parse, threats):
         budgets.setdefault((threat.norm, threat.epsilon), threat)  # 0.1 and 1/10 are one budget

@@ -36,6 +36,7 @@ def command(models: tuple[str, ...], data: str, as_json: bool, **options: Any) -
         samples=options["samples"],
         seed=options["seed"],
         device=options["device"],
+        eot=options["eot"],
     )
     tracking_uri = tracking_uri_of(options["tracking_uri"])
     request = AuditRequest(
@@ -44,6 +45,7 @@ def command(models: tuple[str, ...], data: str, as_json: bool, **options: Any) -
         settings=settings,
         out=Path(),
         reference=options["reference"],
+        surrogate=options["surrogate"],
         class_names=options["class_names"],
         resize=options["resize"],
         skip_unreadable=options["skip_unreadable"],
@@ -98,7 +100,7 @@ def _as_data(subject: Subject, held: dict[EvidenceKey, tuple[int, int]], queries
             }
             for stage in subject.plan.stages
         ],
-        "skipped": {str(key): because for key, because in subject.plan.skipped.items()},
+        "skipped": subject.plan.left_out,
         "metrics": [planned.key for planned in subject.plan.metrics],
         "queries_at_most": queries,
     }
@@ -106,7 +108,7 @@ def _as_data(subject: Subject, held: dict[EvidenceKey, tuple[int, int]], queries
 
 def _tell(subject: Subject, held: dict[EvidenceKey, tuple[int, int]], queries: int | None, samples: int, *, reuse: bool) -> None:
     click.echo(f"{printable(subject.classifier.identity.label)}, {samples} examples; passes per image at most")
-    width = max(len(str(key)) for key in (*held, *subject.plan.skipped))
+    width = max(len(str(key)) for key in (*held, *subject.plan.left_out))
     for stage in subject.plan.stages:
         found, chunks = held[stage.key]
         reused = f"   re-uses {found} of {chunks} chunks" if reuse else ""
@@ -114,7 +116,7 @@ def _tell(subject: Subject, held: dict[EvidenceKey, tuple[int, int]], queries: i
         if stage.escalated is not None:
             forward, backward = stage.escalated
             click.echo(f"        {'if its gradients are not believed':{width}}  {forward:6} forward {backward:6} backward")
-    for key, because in subject.plan.skipped.items():
+    for key, because in subject.plan.left_out.items():
         click.echo(f"  skip  {key!s:{width}}  {printable(because)}")
     sent = "" if queries is None else f"; at most {queries} images sent, padding included"
     click.echo(f"  {len(subject.plan.metrics)} values{sent}")

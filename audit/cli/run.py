@@ -51,14 +51,16 @@ def command(
     # Settings and references are checked before torch and mlflow are imported: a typo answers at once.
     from audit.models.ref import ModelRef
 
-    for text in (*models, *([options["reference"]] if options["reference"] else [])):
-        ModelRef.parse(text)
+    for text in (*models, options["reference"], options["surrogate"]):
+        if text:
+            ModelRef.parse(text)
     settings = settings_of(
         profile=options["profile"],
         threats=options["threats"],
         samples=options["samples"],
         seed=options["seed"],
         device=options["device"],
+        eot=options["eot"],
         keep_images=not no_images,
     )
     from audit.pipeline import AuditRequest
@@ -70,6 +72,7 @@ def command(
         settings=settings,
         out=out or default_out(),
         reference=options["reference"],
+        surrogate=options["surrogate"],
         class_names=options["class_names"],
         resize=options["resize"],
         skip_unreadable=options["skip_unreadable"],

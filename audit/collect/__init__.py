@@ -27,7 +27,7 @@ from audit.evidence import Evidence, EvidenceKey, EvidenceStore, Fitted, Predict
 from audit.fisher.temperature import fit_temperature
 from audit.models import Classifier
 from audit.settings import Settings
-from audit.vocabulary import Capability, Norm, Threat
+from audit.vocabulary import Capability, Threat
 
 
 class Collect(Protocol):
@@ -85,10 +85,9 @@ def fit_clean_temperature(needed: EvidenceStore, threat: Threat | None) -> Tempe
     return fit_temperature(clean.logits, clean.labels)
 
 
-# What asks for scores in order to search the ball; without them an attack that needs labels only could.
-_SEARCHES = frozenset({Evidence.REFERENCE_ATTACK, Evidence.WORST_CASE_BLACK_BOX, Evidence.ACCURACY_EPSILON})
 _SEARCHES_READ = frozenset({"seed", "profile.linf", "profile.l2", "profile.l1"})
 _CLEAN = frozenset({Evidence.PREDICTIONS})
+_LABELS = frozenset({Capability.LABELS})
 _SCORES = frozenset({Capability.SCORES})
 _GRADIENTS = frozenset({Capability.SCORES, Capability.GRADIENTS})
 
@@ -98,7 +97,7 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         Collector(
             kind=Evidence.PREDICTIONS,
             per_threat=False,
-            capabilities=frozenset({Capability.LABELS}),
+            capabilities=_LABELS,
             needs=frozenset(),
             collect=predictions.collect,
             reads=frozenset(),
@@ -138,15 +137,15 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         Collector(
             kind=Evidence.WORST_CASE_BLACK_BOX,
             per_threat=True,
-            capabilities=_SCORES,
+            capabilities=_LABELS,
             needs=_CLEAN,
             collect=worst_case.collect_black_box,
-            reads=frozenset({"seed", "profile.score_based", "shown_failures", "keep_images"}),
+            reads=frozenset({"seed", "profile.score_based", "profile.label_only", "shown_failures", "keep_images"}),
         ),
         Collector(
             kind=Evidence.ACCURACY_EPSILON,
             per_threat=True,
-            capabilities=_SCORES,
+            capabilities=_LABELS,
             needs=_CLEAN | {Evidence.WORST_CASE_WHITE_BOX},
             needs_without_gradients=_CLEAN | {Evidence.WORST_CASE_BLACK_BOX},
             collect=accuracy_epsilon.collect,
@@ -186,22 +185,15 @@ FITS: Mapping[Evidence, FitNode] = {
 }
 
 
-def why_not(kind: Evidence, lacks: Mapping[Capability, str], threat: Threat | None) -> str | None:
-    """Why this evidence cannot be gathered from a classifier with these `lacks` at this threat; None when it can.
+def why_not(kind: Evidence, lacks: Mapping[Capability, str]) -> str | None:
+    """Why this evidence cannot be gathered from a classifier with these `lacks`; None when it can.
 
-    >>> why_not(Evidence.WORST_CASE_BLACK_BOX, {}, Threat.parse("l2:0.5"))
-    'the query-only attack here (Square) is defined for L∞ only, not for L2'
+    >>> why_not(Evidence.WORST_CASE_WHITE_BOX, {Capability.GRADIENTS: "ONNX Runtime has no backward pass"})
+    'ONNX Runtime has no backward pass'
     """
     node = FITS[kind] if kind in FITS else COLLECTORS[kind]
     missing = next((capability for capability in sorted(node.capabilities) if capability in lacks), None)
     if missing is not None:
-        attack = "; label-only attacks are not part of this version" if missing is Capability.SCORES and kind in _SEARCHES else ""
-        return f"{lacks[missing]}{attack}"
-    if isinstance(node, FitNode):
-        return next((why for need in sorted(node.needs) if (why := why_not(need, lacks, threat))), None)
-    collector = node
-    if collector.per_threat and threat is not None:
-        gradients = Capability.GRADIENTS not in lacks and kind is not Evidence.WORST_CASE_BLACK_BOX
-        if not gradients and threat.norm is not Norm.LINF:
-            return f"the query-only attack here (Square) is defined for L∞ only, not for {threat.norm.label}"
-    return next((why for need in sorted(collector.needs_of(lacks)) if (why := why_not(need, lacks, threat))), None)
+        return lacks[missing]
+    needs = node.needs if isinstance(node, FitNode) else node.needs_of(lacks)
+    return next((why for need in sorted(needs) if (why := why_not(need, lacks))), None)

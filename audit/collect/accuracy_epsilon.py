@@ -1,8 +1,11 @@
-"""The accuracy-epsilon curve of a chunk: the first searches of the white-box arm with gradients, Square without."""
+"""The accuracy-epsilon curve of a chunk: the first white-box searches with gradients, Square with scores, else HopSkipJump."""
 
 from __future__ import annotations
 
-from audit.attacks.epsilon_curve import accuracy_epsilon
+from functools import partial
+
+from audit.attacks.epsilon_curve import accuracy_epsilon, accuracy_epsilon_by_distance
+from audit.attacks.hop_skip_jump import hop_skip_jump
 from audit.attacks.stages import stages
 from audit.collect.predictions import clean
 from audit.data import Chunk
@@ -18,7 +21,11 @@ def collect(
 ) -> AccuracyEpsilon:
     """The curve, resting on the white-box worst case at the threat's own epsilon if there are gradients, else the black-box one."""
     assert threat is not None, "a curve belongs to a threat"
-    profile = settings.profile
+    profile, budgets = settings.profile, settings.curve_epsilons(threat)
+    if Capability.SCORES in classifier.lacks:
+        evidence = needed.get_as(WorstCase, EvidenceKey(kind=Evidence.WORST_CASE_BLACK_BOX, threat=threat))
+        closest = partial(hop_skip_jump, queries=profile.curve_queries, seed=settings.seed, purpose="curve")
+        return accuracy_epsilon_by_distance(classifier, chunk, evidence, budgets, "black-box", closest)
     if Capability.GRADIENTS in classifier.lacks:
         arm, kind = "black-box", Evidence.WORST_CASE_BLACK_BOX
         searches: tuple[Search, ...] = (Search(attack="Square", steps=profile.curve_queries),)
@@ -27,4 +34,4 @@ def collect(
         searches = profile.white_box(threat.norm)[: profile.curve_stages]
     evidence = needed.get_as(WorstCase, EvidenceKey(kind=kind, threat=threat))
     attacks = stages(searches, settings.seed, classifier.classes, purpose="curve")
-    return accuracy_epsilon(classifier, chunk, evidence, clean(needed).logits, settings.curve_epsilons(threat), arm, attacks)
+    return accuracy_epsilon(classifier, chunk, evidence, clean(needed).logits, budgets, arm, attacks)

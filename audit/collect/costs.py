@@ -9,7 +9,7 @@ from audit.attacks.targets import passes as jacobian_passes
 from audit.collect.probe import NOISE_DRAWS, PROBE_EXAMPLES, PROBE_QUERIES, PROBE_STEPS, budgets
 from audit.evidence import Evidence, EvidenceKey
 from audit.fisher.queries import rows_asked
-from audit.profiles import NOISE, Search
+from audit.profiles import NOISE, TRANSFER, Search
 from audit.settings import Settings
 from audit.vocabulary import Capability, Norm
 
@@ -35,7 +35,7 @@ def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str]
     The probe is made on `PROBE_EXAMPLES` images only, Fisher evidence on the profile's `fisher_samples`.
     """
     profile = settings.profile
-    gradients = Capability.GRADIENTS not in lacks
+    gradients, scores = Capability.GRADIENTS not in lacks, Capability.SCORES not in lacks
     match key.kind:
         case Evidence.PREDICTIONS:
             return 1, 0
@@ -59,8 +59,13 @@ def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str]
             assert key.threat is not None, "a worst case belongs to a threat"
             return _white_box(profile.white_box(key.threat.norm), classes)
         case Evidence.WORST_CASE_BLACK_BOX:
-            return _forward(profile.score_based), 0
+            assert key.threat is not None, "a worst case belongs to a threat"
+            arm = profile.black_box(key.threat.norm, scores=scores)
+            return _forward(arm) + _crafted(arm, lacks), 0
         case Evidence.ACCURACY_EPSILON:
+            if not scores:
+                # From labels alone one search finds a distance per image, which is the whole curve.
+                return profile.curve_queries + 1, 0
             # What the threat's own epsilon breaks is attacked at smaller ones only, what survives it at larger ones only.
             points = max(sum(each > 1 for each in profile.curve), sum(each < 1 for each in profile.curve))
             if not gradients:
@@ -92,15 +97,22 @@ def _white_box(arm: Sequence[Search], classes: int, times: int = 1) -> tuple[int
 
 
 def _forward(arm: Sequence[Search]) -> int:
-    """The last iterate and the harness ask once more each."""
-    return sum(search.steps + 2 for search in arm)
+    """The last iterate and the harness ask once more each; transfer is crafted elsewhere."""
+    return sum(search.steps + 2 for search in arm if search.attack != TRANSFER)
+
+
+def _crafted(arm: Sequence[Search], lacks: Mapping[Capability, str]) -> int:
+    """Images crafted on a surrogate, each of which the harness asks about once."""
+    return 0 if Capability.SURROGATE in lacks else sum(search.attack == TRANSFER for search in arm)
 
 
 # Calls with one block before anything is measured: up to four forms of request, four looks, one at the outputs, five repetitions.
 OPENING_CALLS = 14
+# Averaged answers with the same block that tell how far the mean itself still moves.
+AVERAGED_OPENING_CALLS = 2
 
 
-def images_sent(kind: Evidence, settings: Settings, forward: int, dimension: int, samples: int) -> int:
+def images_sent(kind: Evidence, settings: Settings, forward: int, dimension: int, samples: int, averaged: int = 1) -> int:
     """Images sent at most to a model that is asked in whole blocks, the padding of the last one included.
 
     Args:
@@ -109,6 +121,7 @@ def images_sent(kind: Evidence, settings: Settings, forward: int, dimension: int
         forward: passes per image at most, as `passes` gives them.
         dimension: c h w.
         samples: how many examples are audited.
+        averaged: how many calls an answer is the mean of; `forward` counts them already.
 
     >>> images_sent(Evidence.PREDICTIONS, Settings.of("quick"), 1, 784, 40)
     64
@@ -125,4 +138,4 @@ def images_sent(kind: Evidence, settings: Settings, forward: int, dimension: int
         # Attacks ask about all that is left of a chunk at once, which is a number of whole blocks.
         return forward * whole_blocks(samples)
     per_image = sum(map(whole_blocks, rows_asked(dimension, settings.profile.fisher_directions)))
-    return min(samples, settings.profile.fisher_samples) * per_image
+    return averaged * min(samples, settings.profile.fisher_samples) * per_image

@@ -8,8 +8,9 @@ from audit.collect.predictions import clean
 from audit.data import Chunk
 from audit.evidence import Evidence, EvidenceKey, EvidenceStore, GradientHealth, WorstCase
 from audit.models import Classifier
+from audit.models.composed import surrogate_of
 from audit.settings import Settings
-from audit.vocabulary import Threat
+from audit.vocabulary import Capability, Threat
 
 
 def collect_white_box(
@@ -29,9 +30,10 @@ def collect_white_box(
 def collect_black_box(
     classifier: Classifier, chunk: Chunk, settings: Settings, needed: EvidenceStore, threat: Threat | None
 ) -> WorstCase:
-    """The profile's searches that only ask, each on the survivors of the one before."""
+    """The profile's searches that only ask, as much as the model answers, each on the survivors of the one before."""
     assert threat is not None, "a worst case belongs to a threat"
-    arm = stages(settings.profile.score_based, settings.seed, classifier.classes)
+    searches = settings.profile.black_box(threat.norm, scores=Capability.SCORES not in classifier.lacks)
+    arm = stages(searches, settings.seed, classifier.classes, surrogate_of(classifier))
     return worst_case(classifier, chunk, clean(needed).logits, threat, arm, _shown(settings))
 
 

@@ -27,7 +27,8 @@ def conclude(
     records = measure(subject.plan, gathered)
     checks = check(store, replace(subject.facts, unavailable=unavailable))
     dimensions = scores(store, unavailable, {record.key: record for record in records}, checks, settings.threats)
-    passes = passes_of(store)
+    averaged = subject.plan.averaged
+    forward, backward = (averaged * count for count in passes_of(store))
     identity = subject.classifier.identity
     return ModelResult(
         identity=replace(identity, cautions=(*identity.cautions, *subject.cautions)),
@@ -38,12 +39,12 @@ def conclude(
         checks=checks,
         verdict=None,
         curves=curves(store, settings.threats),
-        cascades=cascades(store, settings.threats),
+        cascades=cascades(store, settings.threats, averaged),
         classes=classes(store, dataset.class_names, settings.threats[0]),
         failures=failures,
         failures_total=failures_total(store, settings.threats),
-        skipped={str(key): because for key, because in unavailable.items()},
-        forward_passes=passes[0],
-        backward_passes=passes[1],
+        skipped={**subject.plan.left_out, **{str(key): error for key, error in gathered.failed.items()}},
+        forward_passes=forward,
+        backward_passes=backward,
         seconds=seconds,
     )

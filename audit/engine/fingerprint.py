@@ -63,6 +63,7 @@ def model(identity: ModelIdentity, lacks: Iterable[str], block_rows: int, answer
         identity.outputs,
         identity.runtime,
         identity.device,
+        identity.averaged,
         sorted(lacks),
         block_rows,
     ]

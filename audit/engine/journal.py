@@ -113,6 +113,13 @@ class Journal:
         path = self._folder / f"{name}{_DECISION}"
         return path.read_text(encoding="utf-8") if path.exists() else None
 
+    def decided(self, name: str, value: str) -> str:
+        """What an earlier part of this audit decided, or `value` from now on."""
+        earlier = self.recall(name)
+        if earlier is None:
+            self.remember(name, value)
+        return value if earlier is None else earlier
+
     def forget(self, name: str) -> None:
         """Let a decision be made anew when the audit goes on."""
         (self._folder / f"{name}{_DECISION}").unlink(missing_ok=True)

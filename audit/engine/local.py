@@ -17,8 +17,9 @@ from audit.engine import fingerprint
 from audit.engine.journal import Journal
 from audit.engine.memory import give_back
 from audit.engine.summary import predictions_of
-from audit.evidence import EvidenceKey, EvidenceStore, Fitted, Ints, RowEvidence, WorstCase, merge, rows
+from audit.evidence import Evidence, EvidenceKey, EvidenceStore, Fitted, Ints, RowEvidence, WorstCase, merge, rows
 from audit.models import Classifier
+from audit.models.composed import surrogate_of
 from audit.settings import Settings
 
 
@@ -57,6 +58,8 @@ class Gatherer:
         self._journal = journal
         self._listen = listen
         self._model = fingerprint.model(classifier.identity, classifier.lacks, settings.block_rows)
+        other = surrogate_of(classifier)
+        self._surrogate = "" if other is None else fingerprint.model(other.identity, other.lacks, settings.block_rows)
         self._chunk_digests: list[str] = []
         self._prints: dict[EvidenceKey, tuple[str, ...]] = {}
 
@@ -90,9 +93,10 @@ class Gatherer:
             if key.kind in FITS:
                 self._prints[key] = (fingerprint.fit(key, [text for need in needs for text in self._prints[need]]),)
             else:
+                beside = {"surrogate": self._surrogate} if key.kind is Evidence.WORST_CASE_BLACK_BOX else {}
                 self._prints[key] = tuple(
                     fingerprint.partial(
-                        key, self._model, digest, self._settings, {str(need): self._print_of(need, i) for need in needs}
+                        key, self._model, digest, self._settings, {str(need): self._print_of(need, i) for need in needs} | beside
                     )
                     for i, digest in enumerate(self._digests())
                 )

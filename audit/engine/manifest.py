@@ -42,6 +42,7 @@ def manifest(command: str, settings: Settings, device: str) -> Manifest:
             "block rows": str(settings.block_rows)
             + (f" (halved: {settings.halved_from} did not fit)" if settings.halved_from else ""),
             "chunk rows": str(settings.chunk_rows),
+            "eot": str(settings.eot),
             **{f"profile {field.name}": _written(getattr(profile, field.name)) for field in fields(profile)},
         },
         versions=versions,

@@ -9,17 +9,20 @@ import torch
 
 from audit import statistics
 from audit.attacks.self_test import self_test
+from audit.collect.costs import AVERAGED_OPENING_CALLS
 from audit.data import Dataset
 from audit.engine.journal import Journal
 from audit.engine.labels import label_hint
 from audit.engine.local import Gatherer, Listener
 from audit.engine.summary import predictions_of
+from audit.engine.surrogate import beside
 from audit.errors import DataError, ModelError
 from audit.evidence import Evidence, EvidenceKey, Ints, Predictions
 from audit.metrics import CATALOG
 from audit.metrics.findings import RunFacts
 from audit.metrics.honesty import MOST_REPEAT_DIFFERENCE
 from audit.models import Classifier, resolve_outputs
+from audit.models.averaged import AveragedClassifier
 from audit.plan import Plan, plan
 from audit.settings import Settings
 from audit.text import printable
@@ -51,8 +54,11 @@ def open_subject(
     *,
     is_reference: bool,
     allow_chance: bool,
+    surrogate: Classifier | None = None,
 ) -> Subject:
     """Settle the outputs, predict the clean sample, and refuse what cannot be audited.
+
+    A model that answers at random is averaged where `settings.eot` says over how many calls.
 
     Raises:
         DataError: a label is outside the model's classes.
@@ -64,7 +70,14 @@ def open_subject(
     classifier, first = resolve_outputs(classifier, looked_at), looked_at[: settings.block_rows]
     _check_labels(classifier, dataset, indices)
     calls = torch.stack([classifier.logits(first) for _ in range(REPEATS)])
-    repeat_difference = _repeat_difference(classifier, calls)
+    repeat_difference, averaged_difference = _repeat_difference(classifier, calls), 0.0
+    at_random = repeat_difference > MOST_REPEAT_DIFFERENCE
+    if at_random and settings.eot > 1:
+        classifier = AveragedClassifier(classifier, settings.eot)
+        means = torch.stack([classifier.logits(first) for _ in range(AVERAGED_OPENING_CALLS)])
+        averaged_difference = _repeat_difference(classifier, means)
+    averaged = classifier.identity.averaged
+    classifier, no_transfer = beside(classifier, surrogate)
     gatherer = Gatherer(classifier, dataset, indices, settings, journal, listen)
     if classifier.identity.opaque:
         gatherer.gather_answers(PREDICTIONS)
@@ -86,9 +99,12 @@ def open_subject(
         gradients_lost_in=classifier.identity.gradients_lost_in,
         labels_only=Capability.SCORES in classifier.lacks,
         self_test=self_test(),
+        averaged=averaged,
+        averaged_difference=averaged_difference,
     )
-    planned = plan(CATALOG, classifier.lacks, settings, classifier.classes, int(np.prod(dataset.image_shape)))
-    if repeat_difference > MOST_REPEAT_DIFFERENCE:
+    lacks = classifier.lacks if no_transfer is None else {**classifier.lacks, Capability.SURROGATE: no_transfer}
+    planned = plan(CATALOG, lacks, settings, classifier.classes, int(np.prod(dataset.image_shape)), averaged)
+    if at_random and averaged == 1:
         planned = _without_per_example_arms(planned, repeat_difference)
     return Subject(
         classifier=classifier, is_reference=is_reference, plan=planned, facts=facts, gatherer=gatherer, cautions=cautions
@@ -96,7 +112,10 @@ def open_subject(
 
 
 def _without_per_example_arms(planned: Plan, difference: float) -> Plan:
-    because = f"the model answers at random: five identical calls differ by {difference:.2g} in probability"
+    because = (
+        f"the model answers at random: five identical calls differ by {difference:.2g} in probability; --eot K audits what it "
+        "answers on average over K calls"
+    )
     deterministic = {Evidence.PREDICTIONS, Evidence.TEMPERATURE, Evidence.PROBE_SAMPLE}
     random = {stage.key: because for stage in planned.stages if stage.key.kind not in deterministic}
     return replace(

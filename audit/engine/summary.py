@@ -72,8 +72,8 @@ def curves(store: EvidenceStore, threats: tuple[Threat, ...]) -> tuple[Curve, ..
     return tuple(found)
 
 
-def cascades(store: EvidenceStore, threats: tuple[Threat, ...]) -> tuple[Cascade, ...]:
-    """Which attack broke how many, per threat and arm."""
+def cascades(store: EvidenceStore, threats: tuple[Threat, ...], averaged: int = 1) -> tuple[Cascade, ...]:
+    """Which attack broke how many, per threat and arm; each pass counts `averaged` times."""
     found = []
     for threat in threats:
         for kind, arm in ARMS.items():
@@ -97,8 +97,8 @@ def cascades(store: EvidenceStore, threats: tuple[Threat, ...]) -> tuple[Cascade
                     natural_errors=natural,
                     unknown=int(np.sum(evidence.state == UNKNOWN)),
                     survivors=int(evidence.robust.sum()),
-                    forward_passes_per_image=float(evidence.forward_passes.mean()),
-                    backward_passes_per_image=float(evidence.backward_passes.mean()),
+                    forward_passes_per_image=averaged * float(evidence.forward_passes.mean()),
+                    backward_passes_per_image=averaged * float(evidence.backward_passes.mean()),
                     stages=tuple(stages),
                     escalated=_escalated(store, threat) if kind is Evidence.WORST_CASE_WHITE_BOX else None,
                 )
@@ -169,7 +169,7 @@ def _failures_at(store: EvidenceStore, names: tuple[str, ...], threat: Threat) -
         return
     arm, evidence = strongest
     predictions = predictions_of(store)
-    probabilities = scipy.special.softmax(predictions.logits, axis=1)
+    scored, probabilities = predictions.no_scores is None, scipy.special.softmax(predictions.logits, axis=1)
     kept = {shown.position: shown for shown in evidence.shown}
     for row in np.flatnonzero(evidence.broken_by >= 0).tolist():
         label = int(predictions.labels[row])
@@ -177,9 +177,9 @@ def _failures_at(store: EvidenceStore, names: tuple[str, ...], threat: Threat) -
             record=FailureExample(
                 example_id=str(predictions.ids[row]),
                 label=class_name(names, label),
-                clean_confidence=float(probabilities[row, label]),
+                clean_confidence=float(probabilities[row, label]) if scored else None,
                 adversarial_label=class_name(names, int(evidence.adversarial_class[row])),
-                adversarial_confidence=float(evidence.adversarial_confidence[row]),
+                adversarial_confidence=float(evidence.adversarial_confidence[row]) if scored else None,
                 attack=evidence.attacks[int(evidence.broken_by[row])],
                 arm=arm,
                 threat=str(threat),

@@ -90,8 +90,8 @@ CHECK_TEXTS = (
         number=10,
         title="The same input gets the same answer",
         raised_if="five identical calls differ by more than 0.0001 in probability",
-        means="the model is random; per-example results are not defined",
-        do="export the model in eval mode (dropout off), or audit the deterministic part",
+        means="the model is random; per-example results are not defined, except for what it answers on average (--eot K)",
+        do="export the model in eval mode (dropout off), audit the deterministic part, or its mean answer with --eot K",
     ),
     CheckText(
         number=11,

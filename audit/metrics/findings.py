@@ -29,6 +29,8 @@ class RunFacts:
     has_gradients: bool = True
     gradients_lost_in: tuple[str, ...] = ()
     labels_only: bool = False
+    averaged: int = 1
+    averaged_difference: float = 0.0
     self_test: Mapping[str, float] = field(default_factory=dict)
     unavailable: Mapping[EvidenceKey, str] = field(default_factory=dict)
 

@@ -47,13 +47,16 @@ def _better_than_guessing(store: EvidenceStore, facts: RunFacts) -> Finding:
 
 
 def _repeatable(store: EvidenceStore, facts: RunFacts) -> Finding:
-    return Finding(
-        # Written so that a difference that is no number raises it too.
-        raised=not facts.repeat_difference <= MOST_REPEAT_DIFFERENCE,
-        found=f"five identical calls differ by at most {facts.repeat_difference:.2g} in probability"
-        if not facts.labels_only
-        else f"five identical calls gave {'the same' if facts.repeat_difference == 0 else 'different'} labels",
-    )
+    def words(difference: float) -> str:
+        if facts.labels_only:
+            return f"gave {'the same' if difference == 0 else 'different'} labels"
+        return f"differ by at most {difference:.2g} in probability"
+
+    found = f"five identical calls {words(facts.repeat_difference)}"
+    if facts.averaged > 1:
+        found += f"; the mean of {facts.averaged} calls was audited, and two such means {words(facts.averaged_difference)}"
+    # Written so that a difference that is no number raises it too.
+    return Finding(raised=not facts.repeat_difference <= MOST_REPEAT_DIFFERENCE, found=found)
 
 
 def _outputs_clear(store: EvidenceStore, facts: RunFacts) -> Finding:

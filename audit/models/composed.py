@@ -1,8 +1,9 @@
-"""A classifier put together from two: scores from one, gradients and layers from another or from none."""
+"""A classifier put together from several: scores from one, gradients and layers from another or none, a surrogate beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 
@@ -16,8 +17,15 @@ class ComposedClassifier:
     """Scores from `scores`; layers, and gradients with the scores that go with them, from `inside`, unless `lacks` says why not."""
 
     def __init__(
-        self, scores: Classifier, *, identity: ModelIdentity, lacks: Mapping[Capability, str], inside: Classifier | None = None
+        self,
+        scores: Classifier,
+        *,
+        identity: ModelIdentity,
+        lacks: Mapping[Capability, str],
+        inside: Classifier | None = None,
+        surrogate: Classifier | None = None,
     ) -> None:
+        self.surrogate = surrogate
         self._scores = scores
         self._inside = scores if inside is None else inside
         self._identity = identity
@@ -85,6 +93,18 @@ class ComposedClassifier:
         if capability in self._lacks:
             raise MissingCapability(self._lacks[capability])
         return self._inside
+
+
+def with_surrogate(classifier: Classifier, surrogate: Classifier) -> Classifier:
+    """The classifier with another model beside it, which transfer attacks are crafted on."""
+    other = surrogate.identity
+    identity = replace(classifier.identity, surrogate=other.label, surrogate_digest=other.digest)
+    return ComposedClassifier(classifier, identity=identity, lacks=classifier.lacks, surrogate=surrogate)
+
+
+def surrogate_of(classifier: Classifier) -> Classifier | None:
+    """The model that transfer attacks on `classifier` are crafted on."""
+    return classifier.surrogate if isinstance(classifier, ComposedClassifier) else None
 
 
 def black_box(classifier: Classifier, because: str) -> Classifier:

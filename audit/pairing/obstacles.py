@@ -201,6 +201,18 @@ def _models(a: Audited, b: Audited) -> list[Obstacle]:
                 still="everything; up to 1 outcome in 500 may flip for this alone",
             )
         )
+    found += _averages(a, b)
+    if a.model.identity.surrogate_digest != b.model.identity.surrogate_digest:
+        crafted = " and ".join(printable(audit.model.identity.surrogate, 60) or "none" for audit in (a, b))
+        found.append(
+            Obstacle(
+                what="surrogate",
+                because=f"their transfer attacks were crafted on different models ({crafted}), and a weaker attack looks like a "
+                "better model",
+                still="every value that does not read the black-box attacks",
+                prevents=_sorted({BLACK_BOX, CURVE}),
+            )
+        )
     references = [{model.identity.digest for model in audit.result.models if model.is_reference} for audit in (a, b)]
     if references[0] != references[1]:
         found.append(
@@ -212,6 +224,22 @@ def _models(a: Audited, b: Audited) -> list[Obstacle]:
             )
         )
     return found
+
+
+def _averages(a: Audited, b: Audited) -> list[Obstacle]:
+    """Two models that answer at random, averaged over different numbers of calls."""
+    one, other = a.model.identity.averaged, b.model.identity.averaged
+    if one == other or 1 in (one, other):
+        return []
+    return [
+        Obstacle(
+            what="averaging",
+            because=f"they answer at random and were audited as means of {one} and {other} calls, and a noisier mean is easier to "
+            "attack",
+            still="clean accuracy",
+            prevents=_sorted(ATTACKED | QUERIED_FISHER),
+        )
+    ]
 
 
 def _hidden_gradients(a: Audited, b: Audited, threat: str) -> list[Obstacle]:

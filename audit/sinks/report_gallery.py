@@ -42,9 +42,9 @@ class FailureCard:
     model_label: str
     example_id: str
     label: str
-    clean_confidence: float
+    clean_confidence: float | None
     adversarial_label: str
-    adversarial_confidence: float
+    adversarial_confidence: float | None
     line: str
     arm: str
     distance: float

@@ -14,7 +14,7 @@ from audit.attacks.stages import Stage, stages
 from audit.attacks.targets import ORDERS, box_order, candidates, logit_order
 from audit.collect.costs import passes
 from audit.data import Chunk
-from audit.evidence import Evidence
+from audit.evidence import Evidence, EvidenceKey
 from audit.models.torch_module import wrap
 from audit.profiles import Search
 from audit.settings import Settings
@@ -108,8 +108,9 @@ def test_costs_are_what_a_survivor_of_everything_spends():
         )
         settings = Settings.of("quick")
         settings = replace(settings, profile=replace(settings.profile, linf=arm, l2=(), l1=()))
-        evidence = worst_case(classifier, chunk, clean, Threat.parse("linf:0.00001"), stages(arm, 0, classes), shown=0)
-        forward, backward = passes(Evidence.WORST_CASE_WHITE_BOX, settings, {}, classes, 36)
+        threat = Threat.parse("linf:0.00001")
+        evidence = worst_case(classifier, chunk, clean, threat, stages(arm, 0, classes), shown=0)
+        forward, backward = passes(EvidenceKey(kind=Evidence.WORST_CASE_WHITE_BOX, threat=threat), settings, {}, classes, 36)
         assert evidence.robust.all()
         # The single gradient of FGSM is not asked again at its end.
         assert (evidence.forward_passes == forward - 1).all() and (evidence.backward_passes == backward).all()

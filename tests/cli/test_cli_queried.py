@@ -192,15 +192,17 @@ def test_nothing_that_needs_scores_is_measured_from_labels(function: str, tmp_pa
     assert run(f"{function}:scores", scored, "--samples", "40").exit_code == 0
     found = outcomes(out)
     assert found.pop("clean_accuracy") == outcomes(scored)["clean_accuracy"]
-    assert {outcome.kind for outcome in found.values()} == {"not_applicable"}
-    assert found["adversarial_accuracy_black_box/linf_8-255"].because == (
-        f"{LABELS_ONLY}; label-only attacks are not part of this version"
-    )
-    for key in ("fitted_temperature", "saturated_share", "fisher_trace_estimate"):
+    measured = {key.partition("/")[0] for key, outcome in found.items() if outcome.kind == "measured"}
+    assert measured == {"adversarial_accuracy_black_box", "accuracy_epsilon_curve"}
+    assert {outcome.kind for outcome in found.values()} == {"measured", "not_applicable"}
+    for key in ("fitted_temperature", "saturated_share", "fisher_trace_estimate", "attack_success_rate/linf_8-255"):
         assert found[key].because == LABELS_ONLY
     (model,) = result_of(out).models
-    assert model.identity.outputs == "labels only" and not model.failures and not model.cascades
-    assert {score.dimension for score in model.scores if score.outcome.kind == "measured"} == {"clean"}
+    assert model.identity.outputs == "labels only" and model.failures
+    assert {failure.attack for failure in model.failures} <= {"random noise, 10 draws", "HopSkipJump-500"}
+    assert {(failure.clean_confidence, failure.adversarial_confidence) for failure in model.failures} == {(None, None)}
+    assert {score.dimension for score in model.scores if score.outcome.kind == "measured"} == {"clean", "adversarial"}
+    assert "HopSkipJump-500" in (out / "report.html").read_text()
     checks = {check.number: check for check in model.checks}
     assert checks[15].status == "not_run" and checks[15].found == LABELS_ONLY
     assert checks[10].status == "pass" and checks[10].found == "five identical calls gave the same labels"

@@ -33,7 +33,7 @@ def test_reference_attack_spends_its_budget_on_clean_correct_rows_only(run, samp
     store = run.everything(sample)
     found, clean = store[run.key(Evidence.REFERENCE_ATTACK)], store[run.key(Evidence.PREDICTIONS)]
     assert found.attack == "PGD-6 margin" and (found.clean_correct == clean.correct).all() and (~clean.correct).any()
-    assert (found.forward_passes == np.where(clean.correct, 8, 0)).all()
+    assert (found.forward_passes == np.where(clean.correct, 9, 0)).all()
     assert (found.backward_passes == np.where(clean.correct, 6, 0)).all()
     wrong = ~clean.correct
     assert (found.adversarial_logits[wrong] == clean.logits[wrong]).all()

@@ -28,11 +28,12 @@ from audit.engine.subject import open_subject
 from audit.errors import InputError
 from audit.evidence import Evidence, EvidenceKey, Temperature
 from audit.models import resolve_outputs
+from audit.models.composed import ComposedClassifier
 from audit.models.ref import ModelRef
 from audit.pipeline import AuditRequest, run_audit
 from audit.result import from_json, to_json
 from audit.settings import Settings
-from audit.vocabulary import Threat
+from audit.vocabulary import Capability, Threat
 
 THREATS = (Threat.parse("linf:0.15"), Threat.parse("l2:0.5"))
 SETTINGS = replace(Settings.of("quick"), threats=THREATS, samples=80, chunk_rows=32)
@@ -137,7 +138,7 @@ def test_the_declared_settings_are_the_ones_read(gathered, digits_store):
                 return Recorder(value, "profile.", self._seen)
             if callable(value):
                 # A method reads through the recorder as well.
-                return lambda *arguments: getattr(type(self._target), name)(self, *arguments)
+                return lambda *arguments, **named: getattr(type(self._target), name)(self, *arguments, **named)
             self._seen.add(self._prefix + name)
             return value
 
@@ -147,12 +148,14 @@ def test_the_declared_settings_are_the_ones_read(gathered, digits_store):
         models.load(ModelRef.parse(str(digits_store.onnx_standard)), image_shape=dataset.image_shape, black_box=True),
         __import__("torch").from_numpy(chunk.images),
     )
+    labelled = ComposedClassifier(onnx, identity=onnx.identity, lacks={**onnx.lacks, Capability.SCORES: "labels only"})
     for key in gathered.gatherer.store:
         if key.kind not in COLLECTORS:
             continue
         seen: set[str] = set()
         rows = gathered.gatherer._rows(0, 32)
-        lacking = [onnx] if key.kind in {Evidence.REFERENCE_ATTACK, Evidence.ACCURACY_EPSILON} and key.threat == THREATS[0] else []
+        queried = {Evidence.REFERENCE_ATTACK, Evidence.ACCURACY_EPSILON, Evidence.WORST_CASE_BLACK_BOX}
+        lacking = [onnx, labelled] if key.kind in queried and key.threat == THREATS[0] else []
         for classifier in (gathered.classifier, *lacking):
             COLLECTORS[key.kind].collect(classifier, chunk, Recorder(SETTINGS, "", seen), rows, key.threat)
         allowed = COLLECTORS[key.kind].reads

@@ -4,13 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
-from audit.collect import why_not
+from audit.collect import accuracy_epsilon, predictions, why_not, worst_case
+from audit.data import Chunk
 from audit.engine.journal import decode, encode
-from audit.evidence import Evidence, Predictions, merge
+from audit.evidence import Evidence, EvidenceKey, EvidenceStore, Predictions, merge
+from audit.settings import Settings
 from audit.vocabulary import Capability, Threat
 
-LACKS = {Capability.SCORES: "labels only"}
+LACKS = {Capability.SCORES: "labels only", Capability.GRADIENTS: "labels only"}
 LABELLED = Predictions(
     positions=np.arange(2), ids=np.array(["a", "b"]), labels=np.array([0, 1]), logits=np.eye(2), no_scores="labels only"
 )
@@ -25,10 +28,57 @@ def test_that_there_are_no_scores_survives_the_journal_and_the_chunks() -> None:
         merge([LABELLED, replace(LABELLED, no_scores=None)])
 
 
-def test_only_the_clean_predictions_do_without_scores() -> None:
-    threat = Threat.parse("linf:8/255")
-    reasons = {kind: why_not(kind, LACKS, threat) for kind in Evidence}
-    assert reasons.pop(Evidence.PREDICTIONS) is None
-    attacks = {Evidence.REFERENCE_ATTACK, Evidence.WORST_CASE_BLACK_BOX, Evidence.ACCURACY_EPSILON}
-    assert {kind for kind, why in reasons.items() if "label-only attacks are not part" in (why or "")} == attacks
-    assert {reasons[kind] for kind in reasons if kind not in attacks} == {"labels only"}
+def test_what_reads_scores_is_ruled_out_by_their_absence() -> None:
+    reasons = {kind: why_not(kind, LACKS) for kind in Evidence}
+    possible = {kind for kind, why in reasons.items() if why is None}
+    assert possible == {Evidence.PREDICTIONS, Evidence.WORST_CASE_BLACK_BOX, Evidence.ACCURACY_EPSILON}
+    assert {reasons[kind] for kind in reasons if kind not in possible} == {"labels only"}
+
+
+@pytest.mark.parametrize("text", ["linf:0.1", "l2:0.5", "l1:3"])
+def test_labels_alone_give_an_arm_and_a_curve(text: str) -> None:
+    source = torch.Generator().manual_seed(0)
+    w, images = torch.randn(16, generator=source), 0.35 + 0.3 * torch.rand(20, 1, 4, 4, generator=source)
+    gaps = images.flatten(1) @ w
+    gaps = gaps - gaps.median() - 1e-3
+    labels = (gaps < 0).long()
+    labels[3] = 1 - labels[3]
+    chunk = Chunk(positions=np.arange(20), ids=np.arange(20).astype(str), labels=labels.numpy(), images=images.numpy())
+    threat = Threat.parse(text)
+    nearest = gaps.abs().numpy() / float({"linf": w.abs().sum(), "l2": w.norm(), "l1": w.abs().max()}[threat.norm.value])
+    threat = threat.at(float(np.median(nearest)))
+    classifier = Labelled(w, float((images.flatten(1) @ w - gaps)[0]))
+    settings = Settings.of("quick")
+    store = EvidenceStore(
+        {EvidenceKey(kind=Evidence.PREDICTIONS): predictions.collect(classifier, chunk, settings, EvidenceStore(), None)}
+    )
+    worst = worst_case.collect_black_box(classifier, chunk, settings, store, threat)
+    assert worst.attacks == ("random noise, 10 draws", "HopSkipJump-500") and not worst.outside.any()
+    correct, broken = worst.clean_correct, worst.broken_by >= 0
+    assert correct.sum() == 19 and not broken[~correct].any() and not (broken & (nearest > threat.epsilon)).any()
+    assert (worst.distance[broken] <= threat.epsilon).all() and broken[correct & (nearest < threat.epsilon / 2)].all()
+    assert 2 < broken.sum() <= 10
+    store = store.with_item(EvidenceKey(kind=Evidence.WORST_CASE_BLACK_BOX, threat=threat), worst)
+    curve = accuracy_epsilon.collect(classifier, chunk, settings, store, threat)
+    assert curve.arm == "black-box" and (np.diff(curve.robust.astype(int), axis=1) <= 0).all()
+    assert (curve.robust[:, 0] == correct).all()
+    assert (curve.robust[:, curve.epsilons.index(threat.epsilon)] == worst.robust).all()
+    # Nothing is broken before its boundary; half of the budget further on everything is.
+    for column, epsilon in enumerate(curve.epsilons):
+        assert curve.robust[correct & (nearest > epsilon), column].all()
+        if epsilon > threat.epsilon:
+            assert not curve.robust[nearest < epsilon / 2, column].any()
+    assert curve.forward_passes.max() <= settings.profile.curve_queries + 1
+
+
+class Labelled:
+    """The classes of a linear model, in one-hot rows."""
+
+    def __init__(self, w: torch.Tensor, offset: float) -> None:
+        self.lacks = {Capability.GRADIENTS: "none", Capability.SCORES: "labels only"}
+        self.classes, self.device = 2, torch.device("cpu")
+        self._w, self._offset = w, offset
+
+    def logits(self, images: torch.Tensor) -> torch.Tensor:
+        wrong = (images.flatten(1) * self._w).sum(dim=1) < self._offset
+        return torch.nn.functional.one_hot(wrong.long(), 2).float()
