@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from audit.collect import COLLECTORS, FITS, why_not
+from audit.collect import COLLECTORS, FITS, arms, why_not
 from audit.collect.costs import AVERAGED_OPENING_CALLS, OPENING_CALLS, escalated_passes, images_sent, passes, too_expensive
 from audit.evidence import PER_THREAT, Evidence, EvidenceKey
 from audit.metrics.honesty import CHECKED
@@ -33,7 +33,7 @@ class Stage:
     """One kind of evidence to gather, what it needs, and its cost in passes per image at most.
 
     `escalated` are forward and backward passes where the probe finds that gradients cannot be believed, None where that changes
-    nothing.
+    nothing; `attacks` the searches of an arm, in order.
     """
 
     key: EvidenceKey
@@ -41,26 +41,26 @@ class Stage:
     forward_passes: int
     backward_passes: int
     escalated: tuple[int, int] | None = None
+    attacks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """Stages in the order they run, evidence that cannot be gathered with the reason, and the values that follow.
 
-    `no_transfer` says why transfer attacks are not run, None where they are. Each pass counts `averaged` times.
+    `attacks_not_run` are attacks of the profile that this model is spared, with the reason. Each pass counts `averaged` times.
     """
 
     stages: tuple[Stage, ...]
     skipped: Mapping[EvidenceKey, str]
     metrics: tuple[PlannedMetric, ...]
-    no_transfer: str | None = None
+    attacks_not_run: Mapping[str, str] = field(default_factory=dict)
     averaged: int = 1
 
     @property
     def left_out(self) -> dict[str, str]:
         """What is not gathered or not run, in words, and why."""
-        transfer = {} if self.no_transfer is None else {"transfer attacks": self.no_transfer}
-        return {str(key): because for key, because in self.skipped.items()} | transfer
+        return {**{str(key): because for key, because in self.skipped.items()}, **self.attacks_not_run}
 
 
 def plan(
@@ -96,7 +96,17 @@ def plan(
             escalated = escalated_passes(key, settings, classes)
             if escalated is not None:
                 escalated = averaged * escalated[0], averaged * escalated[1]
-            stages.append(Stage(key=key, needs=needs, forward_passes=forward, backward_passes=backward, escalated=escalated))
+            searches = () if threat is None else arms.run(kind, settings, lacks, classes, threat)
+            stages.append(
+                Stage(
+                    key=key,
+                    needs=needs,
+                    forward_passes=forward,
+                    backward_passes=backward,
+                    escalated=escalated,
+                    attacks=tuple(search.name for search in searches),
+                )
+            )
     metrics = tuple(
         PlannedMetric(metric=metric, variant=variant, threat=threat)
         for metric in catalog
@@ -107,7 +117,7 @@ def plan(
         stages=tuple(stages),
         skipped=skipped,
         metrics=metrics,
-        no_transfer=lacks.get(Capability.SURROGATE),
+        attacks_not_run=dict(pair for threat in settings.threats for pair in arms.not_run(settings, lacks, classes, threat)),
         averaged=averaged,
     )
 

@@ -95,6 +95,7 @@ def _as_data(subject: Subject, held: dict[EvidenceKey, tuple[int, int]], queries
                 "forward_passes": stage.forward_passes,
                 "backward_passes": stage.backward_passes,
                 "escalated_passes": stage.escalated,
+                "attacks": stage.attacks,
                 "chunks": held[stage.key][1],
                 "chunks_reused": held[stage.key][0],
             }
@@ -113,6 +114,8 @@ def _tell(subject: Subject, held: dict[EvidenceKey, tuple[int, int]], queries: i
         found, chunks = held[stage.key]
         reused = f"   re-uses {found} of {chunks} chunks" if reuse else ""
         click.echo(f"  run   {stage.key!s:{width}}  {stage.forward_passes:6} forward {stage.backward_passes:6} backward{reused}")
+        if stage.attacks:
+            click.echo(f"        {', then '.join(stage.attacks)}")
         if stage.escalated is not None:
             forward, backward = stage.escalated
             click.echo(f"        {'if its gradients are not believed':{width}}  {forward:6} forward {backward:6} backward")
