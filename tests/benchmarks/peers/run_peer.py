@@ -13,7 +13,8 @@ candidates outside the ball; stages |
 | `STEM.npz` | indices, labels, clean_correct, broken (N,); distance (N,), inf where nothing was misclassified or the image was \
 wrong from the start; adversarial (N, c, h, w) |
 
-`stages` is what pyautoattack says after each of its attacks (in shares of the attacked images), with the passes and seconds until then.
+`stages` is what pyautoattack says after each of its attacks (shares are of the attacked images), with the passes and seconds
+until then.
 """
 
 from __future__ import annotations
