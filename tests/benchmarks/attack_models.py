@@ -7,7 +7,7 @@ This module needs torch and NumPy only, so that another attack library can load 
 |---|---|
 | `models/NAME.pt` | the state of `MODELS[NAME].build()`, for `torch.load(weights_only=True)` |
 | `models/NAME.npz` | logits (N, 10) on the sample |
-| `models/NAME.json` | accuracy on the whole test part and on the sample, weights, seconds of training |
+| `models/NAME.json` | accuracy on the whole test part and on the sample, weights, processor seconds of training |
 | `samples/DATA.npz` | images (N, c, h, w) float32 in [0, 1], labels (N,), indices (N,) in the test part, ids (N,) |
 | `peers/*.json`, `peers/*.npz` | what `peers/run_peer.py` measured |
 """
@@ -187,8 +187,26 @@ MODELS = {
         epochs=12,
         threats={"linf": 24 / 255, "l2": 1.5, "l1": 4.0},
     ),
-    "fashion-vit-noise": Recipe(build=fashion_vit, data="fashion", training="noise", strength=0.25, epochs=20),
-    "fashion-cnn-interval": Recipe(build=fashion_cnn, data="fashion", training="interval", strength=0.08, epochs=40),
-    "digits-cnn": Recipe(build=digits_cnn, data="digits", training="standard", epochs=20),
-    "digits-cnn-linf": Recipe(build=digits_cnn, data="digits", training="linf", strength=0.15, epochs=30),
+    "fashion-vit-noise": Recipe(
+        build=fashion_vit,
+        data="fashion",
+        training="noise",
+        strength=0.25,
+        epochs=20,
+        threats={"linf": 12 / 255, "l2": 0.75, "l1": 4.0},
+    ),
+    "fashion-cnn-interval": Recipe(
+        build=fashion_cnn,
+        data="fashion",
+        training="interval",
+        strength=0.08,
+        epochs=40,
+        threats={"linf": 28 / 255, "l2": 1.0, "l1": 4.0},
+    ),
+    "digits-cnn": Recipe(
+        build=digits_cnn, data="digits", training="standard", epochs=20, threats={"linf": 0.1, "l2": 0.5, "l1": 1.5}
+    ),
+    "digits-cnn-linf": Recipe(
+        build=digits_cnn, data="digits", training="linf", strength=0.15, epochs=30, threats={"linf": 0.2, "l2": 0.75, "l1": 2.0}
+    ),
 }
