@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 SCHEMA_VERSION = 1
-RESULT_FILE = "result.json"
-TABLE_FILE = "examples.parquet"
+RESULT_FILE, TABLE_FILE = "result.json", "examples.parquet"
 FAILURES_FOLDER = "failures"
 
 
@@ -196,10 +195,7 @@ class ClassRow:
 
 @dataclass(frozen=True, kw_only=True)
 class FailureExample:
-    """One broken example. Image paths are relative to the result folder; both are None under `--no-images`.
-
-    The confidences are None where the model answers with labels only.
-    """
+    """One broken example; image paths relative to the result folder, None under `--no-images`, confidences None without scores."""
 
     example_id: str
     label: str
@@ -221,11 +217,10 @@ class ModelIdentity:
 
     `digest` is sha256 over the sorted (path, sha256) pairs of `files`. `trusted` is true when code of the model was allowed to
     run. `input_spec` and `runtime` are plain words for the manifest. `tags` are the registry's. `class_names` are those that the
-    model's tags or metadata state, by class index. `opaque` is true where no digest proves the weights (an endpoint, a
-    function): a journal's evidence then counts only if the first block of the sample still gets the same answers. `gradients`
-    says where they come from if not from the model as it is deployed, and `gradients_lost_in` names the operators of its graph
-    between image and output that have no useful one. `averaged` is how many calls each answer is the mean of (`--eot`), and
-    `surrogate` names the model that transfer attacks were crafted on, with its digest.
+    model's tags or metadata state, by class index. `opaque` is true where no digest proves the weights (an endpoint, a function).
+    `gradients` says where they come from if not from the model as it is deployed, `gradients_lost_in` names the operators of its
+    graph between image and output that have no useful one. `averaged` is how many calls each answer is the mean of (`--eot`),
+    `surrogate` the name and the beginning of the digest of the model that transfer attacks were crafted on.
     """
 
     reference: str
@@ -253,7 +248,6 @@ class ModelIdentity:
     gradients_lost_in: tuple[str, ...] = ()
     averaged: int = 1
     surrogate: str = ""
-    surrogate_digest: str = ""
 
     @property
     def label(self) -> str:
@@ -451,5 +445,4 @@ def write(result: AuditResult, folder: Path) -> Path:
     path = folder / RESULT_FILE
     partial = path.with_suffix(".json.partial")
     partial.write_bytes(to_json(result))
-    partial.replace(path)
-    return path
+    return partial.replace(path)

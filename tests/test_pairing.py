@@ -151,6 +151,27 @@ def test_what_only_has_to_be_known_prevents_nothing():
     assert difference(one, other, WHITE).value == 0.0
 
 
+@pytest.mark.parametrize(
+    ("what", "one", "other", "blocked"),
+    [
+        ("surrogate", {"surrogate": "a (sha256 111111111111)"}, {}, {BLACK}),
+        ("averaging", {"averaged": 5}, {"averaged": 10}, {WHITE, BLACK}),
+    ],
+)
+def test_other_surrogates_and_means_are_other_attacks(what, one, other, blocked):
+    plain = audited({CLEAN: first(90)})
+
+    def changed(changes):
+        model = replace(plain.model, identity=replace(plain.model.identity, **changes))
+        return replace(plain, result=replace(plain.result, models=(model,)))
+
+    obstacle = next(found for found in comparability(changed(one), changed(other)) if found.what == what)
+    assert {key for key in (CLEAN, WHITE, BLACK) if obstacle.blocks(key)} == blocked
+    assert what not in {found.what for found in comparability(changed(one), changed(one))}
+    # A model that needs no mean is compared with one that does.
+    assert "averaging" not in {found.what for found in comparability(plain, changed(other))}
+
+
 def test_another_reference_prevents_what_is_relative_to_it():
     one, other = audited({CLEAN: first(90)}), audited({CLEAN: first(90)})
     reference = replace(one.model, is_reference=True)

@@ -98,7 +98,7 @@ class ComposedClassifier:
 def with_surrogate(classifier: Classifier, surrogate: Classifier) -> Classifier:
     """The classifier with another model beside it, which transfer attacks are crafted on."""
     other = surrogate.identity
-    identity = replace(classifier.identity, surrogate=other.label, surrogate_digest=other.digest)
+    identity = replace(classifier.identity, surrogate=f"{other.label} (sha256 {other.digest[:12]})")
     return ComposedClassifier(classifier, identity=identity, lacks=classifier.lacks, surrogate=surrogate)
 
 

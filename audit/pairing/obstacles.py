@@ -202,8 +202,8 @@ def _models(a: Audited, b: Audited) -> list[Obstacle]:
             )
         )
     found += _averages(a, b)
-    if a.model.identity.surrogate_digest != b.model.identity.surrogate_digest:
-        crafted = " and ".join(printable(audit.model.identity.surrogate, 60) or "none" for audit in (a, b))
+    if a.model.identity.surrogate != b.model.identity.surrogate:
+        crafted = " and ".join(printable(audit.model.identity.surrogate, 80) or "none" for audit in (a, b))
         found.append(
             Obstacle(
                 what="surrogate",

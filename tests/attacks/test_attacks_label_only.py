@@ -14,8 +14,10 @@ from audit.attacks.boundary import boundary_attack
 from audit.attacks.hop_skip_jump import hop_skip_jump
 from audit.attacks.label_only import toward
 from audit.attacks.minimal import inside
-from audit.attacks.run import Oracle
+from audit.attacks.run import Oracle, verify
+from audit.attacks.stages import stages
 from audit.models.torch_module import wrap
+from audit.profiles import Search
 from audit.vocabulary import Norm, Threat
 
 ATTACKS = {
@@ -113,6 +115,23 @@ def test_the_ball_decides_what_counts():
         kept = inside(batch_of(images, torch.zeros(3, dtype=torch.long)), points, Threat.parse(text))
         assert [bool(torch.equal(a, b)) for a, b in zip(kept, points, strict=True)] == expected or text == "l1:0.4"
         assert bool((distance(kept, images, Threat.parse(text).norm) <= Threat.parse(text).epsilon).all())
+
+
+@pytest.mark.parametrize("text", ["linf:1", "l2:1", "l1:1"])
+def test_a_stage_proposes_what_lies_in_the_ball_or_nothing(text):
+    classifier, batch, w, gaps = linear((1, 5, 5))
+    threat = Threat.parse(text)
+    threat = threat.at(1.2 * float(gaps.median()) / dual_norm(w, threat.norm))
+    searches = [Search(attack="HopSkipJump", steps=500)] + [Search(attack="boundary attack", steps=500)] * (threat.norm is Norm.L2)
+    for stage in stages(searches, 0, 2):
+        oracle = Oracle(OnlyLabels(classifier), len(batch))
+        proposals = stage.propose(oracle, batch, threat)
+        gone, verified = distance(proposals, batch.images, threat.norm), verify(oracle, batch, proposals, threat)
+        assert bool((gone <= threat.epsilon).all()) and not verified.outside.any()
+        np.testing.assert_array_equal(verified.broken, gone > 0)
+        assert 2 < verified.broken.sum() <= int((gaps / dual_norm(w, threat.norm) <= threat.epsilon).sum()) < len(batch)
+        # What is inside the ball is not asked about any more.
+        assert oracle.forward[verified.broken].min() < 400 and (oracle.forward[~verified.broken] == 501).all()
 
 
 @pytest.mark.parametrize("norm", Norm)
