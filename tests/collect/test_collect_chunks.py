@@ -147,10 +147,11 @@ def test_why_not_speaks_in_words():
     lacking = {Capability.GRADIENTS: "ONNX Runtime has no backward pass"}
     assert all(why_not(kind, {}) is None for kind in Evidence)
     assert why_not(Evidence.WORST_CASE_WHITE_BOX, lacking) == "ONNX Runtime has no backward pass"
-    queried = set(Evidence) - {Evidence.WORST_CASE_WHITE_BOX, Evidence.FISHER_SPECTRUM}
+    led = {Evidence.GRADIENT_PROBE, Evidence.GRADIENT_HEALTH, Evidence.WORST_CASE_WHITE_BOX, Evidence.FISHER_SPECTRUM}
+    queried = set(Evidence) - led
     assert {kind for kind in Evidence if why_not(kind, lacking) is None} == queried
     lacking[Capability.SCORES] = "labels only"
-    labelled = {Evidence.PREDICTIONS, Evidence.WORST_CASE_BLACK_BOX, Evidence.ACCURACY_EPSILON}
+    labelled = {Evidence.PREDICTIONS, Evidence.PROBE_SAMPLE, Evidence.WORST_CASE_BLACK_BOX, Evidence.ACCURACY_EPSILON}
     assert {kind for kind in Evidence if why_not(kind, lacking) is None} == labelled
     assert why_not(Evidence.TEMPERATURE, lacking) == why_not(Evidence.REFERENCE_ATTACK, lacking) == "labels only"
 
