@@ -72,7 +72,7 @@ class Ball:
         if self.threat.norm is Norm.LINF:
             return torch.minimum(torch.maximum(points, self.low), self.high)
         if self.threat.norm is Norm.L1:
-            return nearest_l1(self.images, points, self._budgets())
+            return nearest_l1(self.images, points, self.threat.epsilon)
         delta = points - self.images
         return self._along(delta, self._reach(delta, most=1))
 
@@ -136,13 +136,10 @@ class Ball:
             return torch.where(direction > 0, self.high, torch.where(direction < 0, self.low, self.images))
         useful = useful_part(self.images, direction)
         if self.threat.norm is Norm.L1:
-            return greedy_vertex(self.images, useful, self._budgets())
+            return greedy_vertex(self.images, useful, self.threat.epsilon)
         # Pixels that reach the range stop there; the others take over their share of the length.
         unit = _unit(useful)
         return self._along(unit, self._reach(unit, most=_MOST_STRETCH))
-
-    def _budgets(self) -> torch.Tensor:
-        return self.images.new_full((len(self.images),), self.threat.epsilon)
 
     def random_points(self, generators: Sequence[torch.Generator], *, on_edge: bool = False) -> torch.Tensor:
         """One random allowed image per row: uniform in the ball, or on its edge (Linf corners, L2 or L1 sphere), then clipped."""

@@ -28,15 +28,15 @@ def row_sum(values: torch.Tensor) -> torch.Tensor:
     return flat[:, 0]
 
 
-def nearest_l1(images: torch.Tensor, points: torch.Tensor, epsilon: torch.Tensor) -> torch.Tensor:
-    """The nearest images (Euclidean) to `points` (n, c, h, w) within [0, 1] and L1 distance `epsilon` (n,) of `images`.
+def nearest_l1(images: torch.Tensor, points: torch.Tensor, epsilon: float | torch.Tensor) -> torch.Tensor:
+    """The nearest images (Euclidean) to `points` (n, c, h, w) within [0, 1] and L1 distance epsilon, one or (n,), of `images`.
 
     The change is min(max(|d| - t, 0), room), d = z - x, with the smallest threshold t >= 0 per row that keeps the sum within
     epsilon. The sum is piecewise linear in t: Newton's step, or the middle of the bracket where that leaves it.
     """
     delta, x = (points - images).flatten(1), images.flatten(1)
     size, room = delta.abs(), torch.where(delta > 0, 1 - x, x)
-    goal = (epsilon.to(size.dtype) * (1 - 2 * _RELATIVE_GAP))[:, None]
+    goal = torch.as_tensor(epsilon, dtype=size.dtype, device=x.device).expand(len(x))[:, None] * (1 - 2 * _RELATIVE_GAP)
     below, above = size.new_zeros(len(x), 1), size.amax(dim=1, keepdim=True)
     threshold = below
     for _ in range(_MOST_ROUNDS):
@@ -53,16 +53,17 @@ def nearest_l1(images: torch.Tensor, points: torch.Tensor, epsilon: torch.Tensor
         step = torch.where((step > below) & (step < above) & (moving > 0), step, (below + above) / 2)
         threshold = torch.where(open_rows, step, threshold)
     change = delta.sign() * torch.minimum((size - threshold).clamp(min=0), room)
-    return (x + change).clamp(0, 1).view_as(images)
+    return (x + change).to(images.dtype).clamp(0, 1).view_as(images)
 
 
-def greedy_vertex(images: torch.Tensor, direction: torch.Tensor, epsilon: torch.Tensor) -> torch.Tensor:
-    """The maximiser of <direction, x' - x> in [0, 1] and the L1 ball of `epsilon` (n,): the largest components are filled up.
+def greedy_vertex(images: torch.Tensor, direction: torch.Tensor, epsilon: float | torch.Tensor) -> torch.Tensor:
+    """The maximiser of <direction, x' - x> in [0, 1] and the L1 ball of epsilon, one or (n,): the largest components are filled up.
 
     `direction` (n, c, h, w) must have no component that leaves [0, 1] at `images`.
     """
     slope, x = direction.flatten(1), images.flatten(1)
     room = torch.where(slope > 0, 1 - x, torch.where(slope < 0, x, torch.zeros_like(x)))
+    budget = torch.as_tensor(epsilon, dtype=x.dtype, device=x.device).expand(len(x))
     pixels = slope.shape[1]
     change = torch.zeros_like(x)
     # Most vertices change few pixels: order these first, and all of them only in the rows where they do not use up epsilon.
@@ -71,9 +72,9 @@ def greedy_vertex(images: torch.Tensor, direction: torch.Tensor, epsilon: torch.
         largest = slope[rows].abs().topk(count, dim=1).indices
         filled = room[rows].gather(1, largest)
         before = filled.cumsum(dim=1) - filled
-        used = torch.minimum(filled, (epsilon[rows, None] - before).clamp(min=0))
+        used = torch.minimum(filled, (budget[rows, None] - before).clamp(min=0))
         change[rows] = torch.zeros_like(change[rows]).scatter(1, largest, used)
-        rows = rows[before[:, -1] + filled[:, -1] < epsilon[rows]]
+        rows = rows[before[:, -1] + filled[:, -1] < budget[rows]]
         if not len(rows) or count == pixels:
             break
     return (x + change * slope.sign()).clamp(0, 1).view_as(images)

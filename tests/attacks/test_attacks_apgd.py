@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 import trained_digits
-from linear_models import SHAPE, batch_of, dual, linear
+from linear_optima import SHAPE, batch_of, dual, linear
 
 from audit.attacks.apgd import apgd, checkpoints
 from audit.attacks.losses import LOSSES, margin

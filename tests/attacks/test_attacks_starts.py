@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import scipy.fft
 import torch
-from linear_models import batch_of
+from linear_optima import batch_of
 
 from audit.attacks.ball import Ball, distance
 from audit.attacks.starts import DIRECTIONS, STARTS, start_points

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 import trained_digits
-from linear_models import batch_of, dual, linear
+from linear_optima import batch_of, dual, linear
 
 from audit.attacks.cascade import worst_case
 from audit.attacks.run import MOST_CLASSES_AT_ONCE, Batch, Oracle
