@@ -1,7 +1,8 @@
 """The profiles: how much work an audit does, as one table.
 
-`quick` is meant for a CI job, `standard` for a release, `thorough` for a model that must hold. The searches of an arm run in this
-order, each on the survivors of the one before.
+`quick` is meant for a CI job, `standard` for a release, `thorough` for a model that must hold. `autoattack` is the published
+composition with its parameters (Croce & Hein 2020, arXiv 2003.01690; L1: 2021, arXiv 2103.01208), for whoever has to quote it; its
+searches are those of this project. The searches of an arm run in this order, each on the survivors of the one before.
 
 The white-box plans, against AutoAttack's standard version (pyautoattack 0.2.0, seed 0), on 28x28 networks. Counts are images left
 standing: AutoAttack; quick, standard, thorough. "Only theirs" are images that AutoAttack alone breaks, in the same order; passes
@@ -34,7 +35,7 @@ less time, at L1; `thorough` runs everything. SPSA added nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from audit.errors import InputError
 from audit.vocabulary import Norm
@@ -189,6 +190,20 @@ _THOROUGH_L1 = (
     *(_outside(_PMS, 60, start, radius) for start, radius in (("dct3", 4), ("uniform", 8), ("uniform", 32))),
 )
 
+
+def _autoattack(*, restarts: int, targets: int, radius: float) -> tuple[Search, ...]:
+    """APGD on cross-entropy, then aimed at classes in the order of their logits on the DLR, then FAB so aimed, then Square."""
+    first = Search(attack="APGD", loss=_CE, steps=100, start="uniform", radius=radius)
+    aimed = Search(attack="APGD", loss=_DLRT, steps=100, start="uniform", radius=radius, order="logits")
+    boundary = Search(attack="FAB", steps=100, order="logits")
+    return (
+        *(first,) * restarts,
+        *(replace(aimed, target=target) for target in range(1, targets + 1)),
+        *(replace(boundary, target=target) for target in range(1, 10)),
+        Search(attack="Square", steps=5000),
+    )
+
+
 PROFILES = (
     Profile(
         name="quick",
@@ -241,6 +256,25 @@ PROFILES = (
         reference_queries=1000,
         curve=(0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0),
         curve_stages=6,
+        curve_queries=5000,
+        fisher_samples=1000,
+        fisher_directions=256,
+    ),
+    Profile(
+        name="autoattack",
+        samples=1000,
+        linf=_autoattack(restarts=1, targets=9, radius=0),
+        l2=_autoattack(restarts=1, targets=9, radius=0),
+        l1=_autoattack(restarts=5, targets=5, radius=3),
+        score_based=(
+            *_queries(50, 100, ("Square", 5000), ("N-Attack", 2000), ("NES", 2000), ("SPSA", 2000), ("HopSkipJump", 2000)),
+            _walk(2000),
+        ),
+        label_only=(*_queries(50, 100, ("HopSkipJump", 10000)), _walk(5000)),
+        reference_steps=40,
+        reference_queries=1000,
+        curve=(0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0),
+        curve_stages=2,
         curve_queries=5000,
         fisher_samples=1000,
         fisher_directions=256,

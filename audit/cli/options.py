@@ -52,7 +52,7 @@ _AUDITED = (
     ),
     click.option(
         "--profile",
-        type=click.Choice(["quick", "standard", "thorough"]),
+        type=click.Choice(["quick", "standard", "thorough", "autoattack"]),
         default="quick",
         show_default=True,
         help="How much work to do.",

@@ -97,8 +97,9 @@ def _white_box(arm: Sequence[Search], classes: int, times: int = 1) -> tuple[int
 
 
 def _forward(arm: Sequence[Search]) -> int:
-    """The last iterate and the harness ask once more each; transfer is crafted elsewhere."""
-    return sum(search.steps + 2 for search in arm if search.attack != TRANSFER)
+    """The last iterate and the harness ask once more each; FAB asks where each step ended, and closes in at its end."""
+    asked = (2 * search.steps + 8 if search.attack == "FAB" else search.steps + 2 for search in arm if search.attack != TRANSFER)
+    return sum(asked)
 
 
 def _crafted(arm: Sequence[Search], lacks: Mapping[Capability, str]) -> int:

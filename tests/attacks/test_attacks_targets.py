@@ -105,6 +105,7 @@ def test_costs_are_what_a_survivor_of_everything_spends():
             Search(attack="APGD", loss="margin", steps=5, start="uniform"),
             Search(attack="APGD", loss="margin_targeted", steps=6, start="dct3", target=2),
             Search(attack="APGD", loss="dlr_targeted", steps=4, start="blocks", target=1),
+            Search(attack="FAB", steps=3, target=1, order="logits"),
         )
         settings = Settings.of("quick")
         settings = replace(settings, profile=replace(settings.profile, linf=arm, l2=(), l1=()))
