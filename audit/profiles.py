@@ -204,6 +204,25 @@ def _autoattack(*, restarts: int, targets: int, radius: float) -> tuple[Search, 
     )
 
 
+_THOROUGH = Profile(
+    name="thorough",
+    samples=1000,
+    linf=_THOROUGH_LINF,
+    l2=_THOROUGH_L2,
+    l1=_THOROUGH_L1,
+    score_based=(
+        *_queries(50, 100, ("Square", 5000), ("N-Attack", 2000), ("NES", 2000), ("SPSA", 2000), ("HopSkipJump", 2000)),
+        _walk(2000),
+    ),
+    label_only=(*_queries(50, 100, ("HopSkipJump", 10000)), _walk(5000)),
+    reference_steps=40,
+    reference_queries=1000,
+    curve=(0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0),
+    curve_stages=6,
+    curve_queries=5000,
+    fisher_samples=1000,
+    fisher_directions=256,
+)
 PROFILES = (
     Profile(
         name="quick",
@@ -241,43 +260,14 @@ PROFILES = (
         fisher_samples=300,
         fisher_directions=128,
     ),
-    Profile(
-        name="thorough",
-        samples=1000,
-        linf=_THOROUGH_LINF,
-        l2=_THOROUGH_L2,
-        l1=_THOROUGH_L1,
-        score_based=(
-            *_queries(50, 100, ("Square", 5000), ("N-Attack", 2000), ("NES", 2000), ("SPSA", 2000), ("HopSkipJump", 2000)),
-            _walk(2000),
-        ),
-        label_only=(*_queries(50, 100, ("HopSkipJump", 10000)), _walk(5000)),
-        reference_steps=40,
-        reference_queries=1000,
-        curve=(0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0),
-        curve_stages=6,
-        curve_queries=5000,
-        fisher_samples=1000,
-        fisher_directions=256,
-    ),
-    Profile(
+    _THOROUGH,
+    replace(
+        _THOROUGH,
         name="autoattack",
-        samples=1000,
         linf=_autoattack(restarts=1, targets=9, radius=0),
         l2=_autoattack(restarts=1, targets=9, radius=0),
         l1=_autoattack(restarts=5, targets=5, radius=3),
-        score_based=(
-            *_queries(50, 100, ("Square", 5000), ("N-Attack", 2000), ("NES", 2000), ("SPSA", 2000), ("HopSkipJump", 2000)),
-            _walk(2000),
-        ),
-        label_only=(*_queries(50, 100, ("HopSkipJump", 10000)), _walk(5000)),
-        reference_steps=40,
-        reference_queries=1000,
-        curve=(0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0),
         curve_stages=2,
-        curve_queries=5000,
-        fisher_samples=1000,
-        fisher_directions=256,
     ),
 )
 
