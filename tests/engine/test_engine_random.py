@@ -31,7 +31,7 @@ SETTINGS = Settings(
         linf=small_arms.pgd(margin=4),
         score_based=small_arms.queries(2, 10),
         reference_steps=4,
-        curve_steps=3,
+        curve_stages=1,
         curve=(0.5, 1.0),
         fisher_samples=4,
         fisher_directions=8,

@@ -32,6 +32,7 @@ def reference_attack(logits, labels, clean_correct, **columns) -> ReferenceAttac
         clean_correct=np.asarray(clean_correct),
         adversarial_logits=np.asarray(logits, dtype=float),
         outside=np.zeros(n, dtype=bool),
+        success_in_8_bits=np.zeros(n, dtype=bool),
         forward_passes=np.zeros(n, dtype=int),
         backward_passes=np.zeros(n, dtype=int),
         **given,
