@@ -43,7 +43,7 @@ _AUDITED = (
     click.option("--reference", metavar="MODEL", help="A model to compare with, audited in the same way."),
     click.option(
         "--profile",
-        type=click.Choice(["quick", "standard", "thorough"]),
+        type=click.Choice(["quick", "standard", "thorough", "autoattack"]),
         default="quick",
         show_default=True,
         help="How much work to do.",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from audit.attacks.targets import passes as jacobian_passes
 from audit.evidence import Evidence
 from audit.fisher.queries import rows_asked
-from audit.profiles import Search
+from audit.profiles import NOISE, Search
 from audit.settings import Settings
 from audit.vocabulary import Capability
 
@@ -56,7 +56,10 @@ def _white_box(arm: Sequence[Search], classes: int) -> tuple[int, int]:
     """Forward and backward passes of the searches that run with so many classes, and of the Jacobian that aims them."""
     run = [search for search in arm if search.target < classes]
     forward, backward = jacobian_passes(classes) if any(search.target and search.order == "box" for search in run) else (0, 0)
-    return forward + _forward(run), backward + sum(search.steps for search in run)
+    # FAB asks once more after each of its steps, a search through three balls at the end of the first two.
+    more = sum(search.steps if search.attack == "FAB" else 2 * (search.radius > 0) for search in run)
+    differentiated = sum(search.steps for search in run if search.attack not in (NOISE, "Square"))
+    return forward + more + _forward(run), backward + differentiated
 
 
 def _forward(arm: Sequence[Search]) -> int:
