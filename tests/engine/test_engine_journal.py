@@ -282,7 +282,7 @@ def test_a_killed_audit_goes_on_with_identical_numbers(measured, digits_store, t
     command += ["--samples", "200", "--tracking-uri", digits_store.uri, "--resume", "--quiet"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     kills = 0
-    for entries in (1, 6, 13):
+    for entries in (1, 4, 8):
         process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while process.poll() is None and len(list(out.glob(f"{JOURNAL_FOLDER}/*.evidence"))) < entries:
             time.sleep(0.002)
@@ -294,7 +294,7 @@ def test_a_killed_audit_goes_on_with_identical_numbers(measured, digits_store, t
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     whole = tmp_path / "whole"
-    run_audit(request_of(digits_store, whole, settings=replace(SETTINGS, chunk_rows=128, samples=200)))
+    run_audit(request_of(digits_store, whole, settings=replace(SETTINGS, chunk_rows=256, samples=200)))
     (first, table), (second, other) = numbers(out), numbers(whole)
     strip = lambda text: [line for line in text.decode().splitlines() if '"command"' not in line]  # noqa: E731
     assert strip(first) == strip(second)

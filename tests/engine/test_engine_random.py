@@ -66,7 +66,7 @@ def opened(folder, network: torch.nn.Module, settings: Settings, surrogate=None)
 
 def test_without_eot_no_example_is_attacked(tmp_path):
     subject = opened(tmp_path, Noisy(), SETTINGS)
-    assert {stage.key.kind for stage in subject.plan.stages} <= {Evidence.PREDICTIONS, Evidence.TEMPERATURE}
+    assert {stage.key.kind for stage in subject.plan.stages} <= {Evidence.PREDICTIONS, Evidence.TEMPERATURE, Evidence.PROBE_SAMPLE}
     because = subject.plan.skipped[EvidenceKey(kind=Evidence.WORST_CASE_WHITE_BOX, threat=THREAT)]
     assert "answers at random" in because and "--eot K" in because
 
