@@ -13,7 +13,7 @@ DEFAULT_THREAT = Threat.parse("linf:8/255")
 # Padded blocks of this many rows make every row's result independent of its neighbours; 32 costs 25-38 % over free batching.
 DEFAULT_BLOCK_ROWS = 32
 # Memory is bounded by the chunk; a multiple of the block. The survivors of a chunk are attacked in padded blocks, so that chunks of
-# 256 take 12-30 % less than chunks of 128 (500 images of 28x28); 512 would take another 5-25 % less, but leave a time budget too
+# 256 take 5-21 % less than chunks of 128 (500 images of 28x28); 512 would take another 4-26 % less, but leave a time budget too
 # little to choose from. Of large images a chunk takes fewer: attacks hold a chunk many times over, in float64 where they measure
 # distances.
 DEFAULT_CHUNK_ROWS = 256
