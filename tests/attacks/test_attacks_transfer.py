@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from linear_models import batch_of, dual_norm, linear
+from two_class_linear import batch_of, dual_norm, linear
 
 from audit.attacks.cascade import worst_case
 from audit.attacks.pgd import pgd
