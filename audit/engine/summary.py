@@ -14,6 +14,7 @@ from audit.evidence import (
     NATURAL_ERROR,
     UNKNOWN,
     AccuracyEpsilon,
+    AnyEvidence,
     Bools,
     Evidence,
     EvidenceKey,
@@ -22,6 +23,7 @@ from audit.evidence import (
     FisherSpectrum,
     GradientHealth,
     GradientProbe,
+    Ints,
     Predictions,
     Probe,
     ReferenceAttack,
@@ -35,6 +37,8 @@ ARMS: Mapping[Evidence, str] = {
     Evidence.WORST_CASE_WHITE_BOX: "white-box",
     Evidence.WORST_CASE_BLACK_BOX: "black-box",
 }
+# What counts the passes of each example.
+_COUNTED = Probe | GradientProbe | ReferenceAttack | WorstCase | AccuracyEpsilon
 
 
 def predictions_of(store: EvidenceStore) -> Predictions:
@@ -200,7 +204,7 @@ def passes_of(store: EvidenceStore) -> tuple[int, int]:
     """Forward and backward passes behind the evidence, in images; the same whether it was measured now or found in a journal."""
     forward = backward = 0
     for value in store.values():
-        if isinstance(value, Probe | GradientProbe | ReferenceAttack | WorstCase | AccuracyEpsilon):
+        if isinstance(value, _COUNTED):
             forward += int(value.forward_passes.sum())
             backward += int(value.backward_passes.sum())
         elif isinstance(value, Predictions):
@@ -211,3 +215,8 @@ def passes_of(store: EvidenceStore) -> tuple[int, int]:
         elif isinstance(value, FisherEstimate):
             forward += int(value.queries.sum())
     return forward, backward
+
+
+def counted_passes(value: AnyEvidence) -> Ints | None:
+    """Forward and backward passes of each example (n,), where the evidence counts them."""
+    return value.forward_passes + value.backward_passes if isinstance(value, _COUNTED) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -229,6 +230,16 @@ def test_plan_shows_what_runs_and_what_does_not(digits_store):
     assert "run   worst_case_white_box/linf_8-255" in done.output
     done = audit("plan", digits_store.onnx_standard, "--data", "digits:test", "--samples", "40", "--black-box")
     assert "skip  worst_case_white_box/linf_8-255" in done.output
+
+
+def test_plan_says_how_long_it_will_take_after_a_few_examples(digits_store):
+    arguments = ("plan", digits_store.onnx_standard, "--data", "digits:test", "--samples", "100", "--time")
+    (model,) = json.loads(audit(*arguments, "--json").stdout)
+    assert all(stage["seconds"] >= 0 for stage in model["stages"])
+    assert sum(stage["seconds"] for stage in model["stages"]) > 0
+    done = audit(*arguments, "--threat", "linf:0")
+    assert done.exit_code == 0, done.output
+    assert re.search(r"values; about (\d+ h )?(\d+ min )?(\d+ s )?in all", done.output)
 
 
 def test_metrics_lists_and_defines():
