@@ -276,6 +276,7 @@ def test_a_killed_audit_goes_on_with_identical_numbers(measured, digits_store, t
         "--out",
         str(out),
         "--no-mlflow",
+        "--no-pdf",
     ]
     for threat in THREATS:
         command += ["--threat", str(threat)]
