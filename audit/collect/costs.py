@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from audit.attacks.health import RANDOM_TRIES, STEP_SIZES
 from audit.attacks.targets import passes as jacobian_passes
-from audit.collect.fisher_spectrum import MOST_CLASSES_EXACT
 from audit.collect.probe import NOISE_DRAWS, PROBE_EXAMPLES, PROBE_QUERIES, PROBE_STEPS, budgets
 from audit.evidence import Evidence, EvidenceKey
+from audit.fisher.exact import MOST_CLASSES_EXACT
 from audit.fisher.lanczos import MOST_ITERATIONS, TRACE_PROBES
 from audit.fisher.margin import MAX_OTHERS
 from audit.fisher.queries import rows_asked

@@ -1,4 +1,4 @@
-"""Two textbook methods, for comparison with Lanczos: power iteration for the eigenvalue, Hutchinson's estimate of the trace alone."""
+"""Two textbook methods to compare Lanczos with: power iteration for the eigenvalue, Hutchinson's estimate for the trace alone."""
 
 from __future__ import annotations
 
