@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,15 +11,17 @@ from enum import StrEnum
 import numpy as np
 import torch
 
-from audit.errors import InputError
+from audit.errors import InputError, MissingCapability
 from audit.evidence import Floats, Strings
 from audit.fisher import exact, lanczos
+from audit.fisher.bounds import VACUOUS_BEYOND, architecture_bound
 from audit.fisher.exact import MOST_CLASSES_EXACT
 from audit.fisher.given import Array, check_repeatable, images_of, temperature_of
 from audit.fisher.iteration import hutchinson_trace, power_iteration
 from audit.fisher.queries import MEASURED, SATURATED
 from audit.fisher.spectrum import log_softmax, spectrum
 from audit.models import Classifier, resolve_outputs
+from audit.models.outputs import ResolvedClassifier
 from audit.models.torch_module import wrap
 
 FLAT = "flat"
@@ -40,8 +43,10 @@ class SpectrumOfImages:
     """Per image (n,), in 1 / pixel range²; NaN where the method does not find it, or the outputs do not move (see `status`).
 
     `residual` bounds how far some eigenvalue is from `lambda_max`, `trace_error` is the trace's standard error; both 0 where exact.
-    `direction` (n, c, h, w) is the unit top direction, zeros where there is none. `status` is "measured", "saturated" (one class
-    has more than 0.999 of the probability, and nothing can be seen to move) or "flat".
+    `log10_bound` (n,) is the logarithm of what the architecture allows at most, NaN where it is not known, and `bound` says in
+    words how loose that is, or which module is not known. `direction` (n, c, h, w) is the unit top direction, zeros where there is
+    none. `status` is "measured", "saturated" (one class has more than 0.999 of the probability, and nothing can be seen to move) or
+    "flat".
     """
 
     method: Method
@@ -52,6 +57,8 @@ class SpectrumOfImages:
     trace_error: Floats
     direction: Floats
     status: Strings
+    log10_bound: Floats
+    bound: str
     notes: tuple[str, ...]
 
     @property
@@ -124,6 +131,7 @@ def fisher_spectrum(
     still = (np.nan_to_num(values[0]) == 0) & (np.nan_to_num(values[1]) == 0)
     confident = np.exp(log_softmax(logits, t).max(axis=1)) > _SATURATED_ABOVE
     values[:, still] = np.nan
+    bounds, words = _bound(model, classifier, images, logits, t, values[0])
     return SpectrumOfImages(
         method=chosen,
         temperature=t,
@@ -133,8 +141,29 @@ def fisher_spectrum(
         trace_error=values[3],
         direction=directions.reshape(images.shape).numpy(),
         status=np.where(still, np.where(confident, SATURATED, FLAT), MEASURED).astype(np.str_),
+        log10_bound=bounds,
+        bound=words,
         notes=classifier.identity.cautions,
     )
+
+
+def _bound(
+    model: torch.nn.Module, classifier: Classifier, images: torch.Tensor, logits: Floats, t: float, values: Floats
+) -> tuple[Floats, str]:
+    """Log10 of the architecture's bound (n,), and what to think of it."""
+    if isinstance(classifier, ResolvedClassifier) and classifier.probabilities:
+        return np.full(len(logits), np.nan), "no architecture bound: the model gives probabilities, not logits"
+    try:
+        found = architecture_bound(model, (images.shape[1], images.shape[2], images.shape[3]))
+    except MissingCapability as error:
+        return np.full(len(logits), np.nan), str(error)
+    bounds = found.log_lambda_max(logits, t) / math.log(10)
+    measured = values > 0
+    if not measured.any():
+        return bounds, "nothing measured to compare the bound with"
+    loose = float(np.median(bounds[measured] - np.log10(values[measured])))
+    vacuous = ": vacuous" if loose > math.log10(VACUOUS_BEYOND) else ""
+    return bounds, f"loose by a factor of 1e{loose:.1f} (median){vacuous}"
 
 
 @contextmanager

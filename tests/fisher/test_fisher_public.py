@@ -226,3 +226,13 @@ def test_one_output_is_a_single_logit_of_two_classes():
     p = torch.sigmoid(single(images())).detach().double().numpy()[:, 0]
     size = float(single[1].weight.detach().double().square().sum())
     np.testing.assert_allclose(found.lambda_max, p * (1 - p) * size, rtol=1e-4)
+
+
+def test_the_architecture_bound_comes_with_its_looseness():
+    found = audit.fisher_spectrum(network(), images(), temperature=0.7)
+    assert (np.log10(found.lambda_max) <= found.log10_bound).all() and "loose by a factor" in found.bound
+    unknown = audit.fisher_spectrum(nn.Sequential(network(), nn.Mish()).eval(), images(), temperature=1)
+    assert np.isnan(unknown.log10_bound).all() and "module 1 " in unknown.bound and "Mish" in unknown.bound
+    shares = audit.fisher_spectrum(nn.Sequential(network(), nn.Softmax(1)).eval(), images(), temperature=1)
+    assert np.isnan(shares.log10_bound).all() and "probabilities" in shares.bound
+    np.testing.assert_allclose(shares.lambda_max, audit.fisher_spectrum(network(), images(), temperature=1).lambda_max, rtol=1e-3)
