@@ -40,7 +40,8 @@ class Profile:
     `linf`, `l2` and `l1` are the white-box arm per norm; `score_based` and `label_only` the black-box arm by what a model answers.
     `curve` are multiples of the threat's epsilon, each attacked by the first `curve_stages` searches of the white-box arm, or by
     Square or HopSkipJump with `curve_queries`; `fisher_samples` examples enter the Fisher evidence, with `fisher_directions` query
-    directions each. Transfer runs where a surrogate is given; its steps are gradient steps there.
+    directions each. Transfer runs where a surrogate is given; its steps are gradient steps there. `apart` is how many images are
+    set apart for what may not be learned from those that are scored: the ranges of neurons.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Profile:
     curve_queries: int
     fisher_samples: int
     fisher_directions: int
+    apart: int
 
     def white_box(self, norm: Norm) -> tuple[Search, ...]:
         """The white-box arm of a norm."""
@@ -91,6 +93,7 @@ _THOROUGH = Profile(
     curve_queries=5000,
     fisher_samples=1000,
     fisher_directions=256,
+    apart=5000,
 )
 PROFILES = (
     Profile(
@@ -108,6 +111,7 @@ PROFILES = (
         curve_queries=200,
         fisher_samples=100,
         fisher_directions=64,
+        apart=500,
     ),
     Profile(
         name="standard",
@@ -128,6 +132,7 @@ PROFILES = (
         curve_queries=1000,
         fisher_samples=300,
         fisher_directions=128,
+        apart=1000,
     ),
     _THOROUGH,
     replace(

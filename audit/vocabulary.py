@@ -35,6 +35,7 @@ class Family(StrEnum):
     ADVERSARIAL = "Under attack"
     IMPERCEPTIBILITY = "Size of the change"
     FISHER = "Sensitivity without an attack"
+    NEURONS = "Inside the network"
 
 
 class Better(StrEnum):

@@ -37,6 +37,7 @@ def command(models: tuple[str, ...], data: str, as_json: bool, **options: Any) -
         seed=options["seed"],
         device=options["device"],
         eot=options["eot"],
+        layers=options["layers"],
     )
     tracking_uri = tracking_uri_of(options["tracking_uri"])
     request = AuditRequest(
@@ -49,6 +50,7 @@ def command(models: tuple[str, ...], data: str, as_json: bool, **options: Any) -
         class_names=options["class_names"],
         resize=options["resize"],
         skip_unreadable=options["skip_unreadable"],
+        profile_data=options["profile_data"],
         input_spec=options["input_spec"],
         output=options["output"],
         trust=options["trust"],
@@ -68,7 +70,7 @@ def command(models: tuple[str, ...], data: str, as_json: bool, **options: Any) -
         open_journal(Path(folder), options["reuse"]) as journal,
     ):
         classifiers, sample = load_models(request, sample)
-        subjects = open_subjects(request, classifiers, sample.dataset, indices, journal, lambda _: None)
+        subjects = open_subjects(request, classifiers, sample, journal, lambda _: None)
         held = [{stage.key: subject.gatherer.held(stage.key, stage.needs) for stage in subject.plan.stages} for subject in subjects]
     dimension, most = math.prod(sample.dataset.image_shape), request.limits.max_queries
     queries = [

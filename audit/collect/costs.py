@@ -53,6 +53,13 @@ def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str]
             asked = PROBE_QUERIES + 2 if key.threat.norm is Norm.LINF else 0
             at_the_images = 2 + 2 * len(STEP_SIZES) + RANDOM_TRIES
             return 3 + (2 * PROBE_STEPS + 3) + (PROBE_STEPS + 3) + asked + at_the_images, 3 * PROBE_STEPS + 2
+        case Evidence.NEURON_PROFILE:
+            return 0, 0
+        case Evidence.NEURONS:
+            return 1, 0
+        case Evidence.ADVERSARIAL_NEURONS:
+            # On the way of the reference attack: twice through the layers.
+            return 2, 0
         case Evidence.REFERENCE_ATTACK:
             return (profile.reference_steps + 3, profile.reference_steps) if gradients else (profile.reference_queries + 2, 0)
         case Evidence.WORST_CASE_WHITE_BOX:

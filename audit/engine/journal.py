@@ -24,11 +24,14 @@ from filelock import FileLock, Timeout
 from audit.errors import InputError
 from audit.evidence import (
     AccuracyEpsilon,
+    AdversarialNeurons,
     AnyEvidence,
     FisherEstimate,
     FisherSpectrum,
     GradientHealth,
     GradientProbe,
+    NeuronProfile,
+    Neurons,
     Predictions,
     Probe,
     ProbeSample,
@@ -51,7 +54,7 @@ _KINDS = {
     kind.__name__: kind
     for kind in (
         *(Predictions, Temperature, ProbeSample, Probe, GradientProbe, GradientHealth, ReferenceAttack, WorstCase),
-        *(AccuracyEpsilon, FisherSpectrum, FisherEstimate),
+        *(AccuracyEpsilon, FisherSpectrum, FisherEstimate, NeuronProfile, Neurons, AdversarialNeurons),
     )
 }
 

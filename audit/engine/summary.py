@@ -14,6 +14,7 @@ from audit.evidence import (
     NATURAL_ERROR,
     UNKNOWN,
     AccuracyEpsilon,
+    AdversarialNeurons,
     Bools,
     Evidence,
     EvidenceKey,
@@ -22,6 +23,8 @@ from audit.evidence import (
     FisherSpectrum,
     GradientHealth,
     GradientProbe,
+    NeuronProfile,
+    Neurons,
     Predictions,
     Probe,
     ReferenceAttack,
@@ -200,11 +203,15 @@ def passes_of(store: EvidenceStore) -> tuple[int, int]:
     """Forward and backward passes behind the evidence, in images; the same whether it was measured now or found in a journal."""
     forward = backward = 0
     for value in store.values():
-        if isinstance(value, Probe | GradientProbe | ReferenceAttack | WorstCase | AccuracyEpsilon):
+        if isinstance(value, Probe | GradientProbe | ReferenceAttack | AdversarialNeurons | WorstCase | AccuracyEpsilon):
             forward += int(value.forward_passes.sum())
             backward += int(value.backward_passes.sum())
         elif isinstance(value, Predictions):
             forward += len(value.labels)
+        elif isinstance(value, Neurons):
+            forward += int(value.counts.sum())
+        elif isinstance(value, NeuronProfile):
+            forward += len(value.positions)
         elif isinstance(value, FisherSpectrum):
             forward += len(value.logits)
             backward += value.logits.size

@@ -11,7 +11,10 @@ several chunks. Evidence holds no images except the few failures that will be sh
 | probe | Probe | yes | probe sample |
 | gradient_probe | GradientProbe | yes | probe sample, probe |
 | gradient_health | GradientHealth (a fit) | yes | gradient probe |
+| neuron_profile | NeuronProfile, of images set apart | no | |
+| neurons | Neurons | no | neuron profile |
 | reference_attack | ReferenceAttack | yes | predictions |
+| adversarial_neurons | AdversarialNeurons | yes | predictions, neuron profile; the reference attack's images |
 | worst_case_white_box, worst_case_black_box | WorstCase | yes | predictions; gradient health for the first |
 | accuracy_epsilon | AccuracyEpsilon | yes | predictions, a worst case |
 | fisher_spectrum | FisherSpectrum | no | predictions |
@@ -20,9 +23,10 @@ several chunks. Evidence holds no images except the few failures that will be sh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from functools import reduce
 from typing import Any, TypeVar
 
 import numpy as np
@@ -34,6 +38,9 @@ from audit.evidence.arrays import Ints as Ints
 from audit.evidence.arrays import Strings as Strings
 from audit.evidence.fisher import FisherEstimate as FisherEstimate
 from audit.evidence.fisher import FisherSpectrum as FisherSpectrum
+from audit.evidence.neurons import AdversarialNeurons as AdversarialNeurons
+from audit.evidence.neurons import NeuronProfile as NeuronProfile
+from audit.evidence.neurons import Neurons as Neurons
 from audit.evidence.probe import GradientHealth as GradientHealth
 from audit.evidence.probe import GradientProbe as GradientProbe
 from audit.evidence.probe import Probe as Probe
@@ -54,7 +61,10 @@ class Evidence(StrEnum):
     PROBE = "probe"
     GRADIENT_PROBE = "gradient_probe"
     GRADIENT_HEALTH = "gradient_health"
+    NEURON_PROFILE = "neuron_profile"
+    NEURONS = "neurons"
     REFERENCE_ATTACK = "reference_attack"
+    ADVERSARIAL_NEURONS = "adversarial_neurons"
     WORST_CASE_WHITE_BOX = "worst_case_white_box"
     WORST_CASE_BLACK_BOX = "worst_case_black_box"
     ACCURACY_EPSILON = "accuracy_epsilon"
@@ -62,11 +72,17 @@ class Evidence(StrEnum):
     FISHER_ESTIMATE = "fisher_estimate"
 
 
-# Gathered on every example; the cost of the other kinds does not grow with the sample.
-ON_EVERY_EXAMPLE = frozenset(
-    {Evidence.REFERENCE_ATTACK, Evidence.WORST_CASE_WHITE_BOX, Evidence.WORST_CASE_BLACK_BOX, Evidence.ACCURACY_EPSILON}
+_ATTACKED = frozenset(
+    {
+        *(Evidence.REFERENCE_ATTACK, Evidence.ADVERSARIAL_NEURONS, Evidence.WORST_CASE_WHITE_BOX, Evidence.WORST_CASE_BLACK_BOX),
+        Evidence.ACCURACY_EPSILON,
+    }
 )
-PER_THREAT = ON_EVERY_EXAMPLE | {Evidence.PROBE, Evidence.GRADIENT_PROBE, Evidence.GRADIENT_HEALTH}
+# Gathered on every example; the cost of the other kinds does not grow with the sample.
+ON_EVERY_EXAMPLE = _ATTACKED | {Evidence.NEURONS}
+PER_THREAT = _ATTACKED | {Evidence.PROBE, Evidence.GRADIENT_PROBE, Evidence.GRADIENT_HEALTH}
+# Gathered on images set apart from the sample, where there are any.
+SET_APART = frozenset({Evidence.NEURON_PROFILE})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,7 +220,10 @@ class AccuracyEpsilon:
     backward_passes: Ints
 
 
-RowEvidence = Predictions | Probe | GradientProbe | ReferenceAttack | WorstCase | AccuracyEpsilon | FisherSpectrum | FisherEstimate
+# What is joined by its own rule, since it does not have one row per example.
+Summed = NeuronProfile | Neurons | AdversarialNeurons
+ByExample = Predictions | Probe | GradientProbe | ReferenceAttack | WorstCase | AccuracyEpsilon | FisherSpectrum | FisherEstimate
+RowEvidence = ByExample | Summed
 Fitted = Temperature | ProbeSample | GradientHealth
 AnyEvidence = RowEvidence | Fitted
 E = TypeVar("E")
@@ -237,9 +256,16 @@ class EvidenceStore(Mapping[EvidenceKey, AnyEvidence]):
         return value
 
 
-def merge(parts: Sequence[RowEvidence]) -> RowEvidence:
-    """Join the parts of consecutive chunks, given in canonical order: arrays and `shown` are concatenated, the rest must agree."""
-    first = parts[0]
+def merge(given: Iterable[RowEvidence]) -> RowEvidence:
+    """Join the parts of consecutive chunks, given in canonical order: arrays and `shown` are concatenated, the rest must agree.
+
+    What has no row per example is summed up as it comes, so that memory holds two parts.
+    """
+    arriving = iter(given)
+    first = next(arriving)
+    if isinstance(first, Summed):
+        return reduce(lambda before, part: before.joined(part), arriving, first)
+    parts = [first, *arriving]
     joined: dict[str, Any] = {}
     for field in fields(first):
         values = [getattr(part, field.name) for part in parts]
@@ -255,7 +281,9 @@ def merge(parts: Sequence[RowEvidence]) -> RowEvidence:
 
 
 def rows(evidence: RowEvidence, start: int, stop: int) -> RowEvidence:
-    """The rows [start, stop) of merged evidence, as a chunk sees them."""
+    """The rows [start, stop) of merged evidence, as a chunk sees them; all of what has no rows."""
+    if isinstance(evidence, NeuronProfile | Neurons):
+        return evidence
     cut: dict[str, Any] = {
         field.name: value[start:stop] if isinstance(value := getattr(evidence, field.name), np.ndarray) else value
         for field in fields(evidence)
