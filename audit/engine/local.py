@@ -68,7 +68,7 @@ class Gatherer:
         self.classifier = classifier
         self.store = EvidenceStore()
         self._dataset = dataset
-        self._indices = indices
+        self.indices = indices
         self._settings = settings
         self._journal = journal
         self._listen = listen
@@ -145,7 +145,7 @@ class Gatherer:
 
     def _digests(self, *, apart: bool = False) -> list[str]:
         if apart not in self._chunk_digests:
-            indices, rows = (self._apart.indices if apart else self._indices), self._settings.chunk_rows
+            indices, rows = (self._apart.indices if apart else self.indices), self._settings.chunk_rows
             parts = (self._chunk(start, min(start + rows, len(indices)), apart=apart) for start in range(0, len(indices), rows))
             self._chunk_digests[apart] = [fingerprint.chunk(part) for part in parts]
         return self._chunk_digests[apart]
@@ -153,7 +153,7 @@ class Gatherer:
     def _chunk(self, start: int, stop: int, *, apart: bool) -> Chunk:
         """Rows [start, stop) of the sample, or of the images set apart, where positions still say where they are in the sample."""
         if not apart:
-            return chunk(self._dataset, self._indices, start, stop)
+            return chunk(self._dataset, self.indices, start, stop)
         found = chunk(self._apart.dataset, self._apart.indices, start, stop)
         return replace(found, positions=self._apart.positions[start:stop])
 
@@ -164,7 +164,7 @@ class Gatherer:
         """
         shown = reused = 0
         apart, collector = key.kind in SET_APART, COLLECTORS[key.kind]
-        total = len(self._apart.indices) if apart else len(self._indices)
+        total = len(self._apart.indices) if apart else len(self.indices)
         self._tell(key, 0, 0, total)
         for place, (text, other) in enumerate(zip(prints, on_the_way, strict=True)):
             start = place * self._settings.chunk_rows
