@@ -41,7 +41,8 @@ class Profile:
     `curve` are multiples of the threat's epsilon, each attacked by the first `curve_stages` searches of the white-box arm, or by
     Square or HopSkipJump with `curve_queries`; `fisher_samples` examples enter the Fisher evidence, with `fisher_directions` query
     directions each. Transfer runs where a surrogate is given; its steps are gradient steps there. `apart` is how many images are
-    set apart for what may not be learned from those that are scored: the ranges of neurons.
+    set apart for what may not be learned from those that are scored: the ranges of neurons. Random directions are followed from the
+    clean-correct among the first `boundary_samples` examples only: each takes up to 4,600 questions.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Profile:
     fisher_samples: int
     fisher_directions: int
     apart: int
+    boundary_samples: int
 
     def white_box(self, norm: Norm) -> tuple[Search, ...]:
         """The white-box arm of a norm."""
@@ -94,6 +96,7 @@ _THOROUGH = Profile(
     fisher_samples=1000,
     fisher_directions=256,
     apart=5000,
+    boundary_samples=300,
 )
 PROFILES = (
     Profile(
@@ -112,6 +115,7 @@ PROFILES = (
         fisher_samples=100,
         fisher_directions=64,
         apart=500,
+        boundary_samples=25,
     ),
     Profile(
         name="standard",
@@ -133,6 +137,7 @@ PROFILES = (
         fisher_samples=300,
         fisher_directions=128,
         apart=1000,
+        boundary_samples=100,
     ),
     _THOROUGH,
     replace(

@@ -36,6 +36,7 @@ class Family(StrEnum):
     IMPERCEPTIBILITY = "Size of the change"
     FISHER = "Sensitivity without an attack"
     NEURONS = "Inside the network"
+    BOUNDARY = "Distance to the boundary"
 
 
 class Better(StrEnum):
@@ -56,6 +57,7 @@ class Unit(StrEnum):
     SSIM = "SSIM"
     SENSITIVITY = "sum"
     PER_PIXEL_SQUARED = "1/pixel range²"
+    NATS_PER_PIXEL = "nats/pixel range"
     TEMPERATURE = "temperature"
     RANK = "rank"
 

@@ -14,10 +14,12 @@ from typing import Protocol
 from audit.collect import (
     accuracy_epsilon,
     adversarial_neurons,
+    boundary,
     fisher_estimate,
     fisher_spectrum,
     gradient_probe,
     neurons,
+    noise_response,
     predictions,
     probe,
     reference_attack,
@@ -215,6 +217,30 @@ COLLECTORS: Mapping[Evidence, Collector] = {
             needs=_CLEAN | {Evidence.TEMPERATURE},
             collect=fisher_estimate.collect,
             reads=frozenset({"seed", "profile.fisher_samples", "profile.fisher_directions"}),
+        ),
+        Collector(
+            kind=Evidence.BOUNDARY_DISTANCE,
+            per_threat=False,
+            capabilities=_LABELS,
+            needs=_CLEAN,
+            collect=boundary.collect_distance,
+            reads=frozenset({"seed", "profile.boundary_samples"}),
+        ),
+        Collector(
+            kind=Evidence.BOUNDARY_STEPS,
+            per_threat=False,
+            capabilities=_GRADIENTS,
+            needs=frozenset({Evidence.PROBE_SAMPLE}),
+            collect=boundary.collect_steps,
+            reads=frozenset(),
+        ),
+        Collector(
+            kind=Evidence.NOISE_RESPONSE,
+            per_threat=True,
+            capabilities=_SCORES,
+            needs=_CLEAN,
+            collect=noise_response.collect,
+            reads=frozenset({"seed"}),
         ),
     )
 }

@@ -26,12 +26,15 @@ from audit.evidence import (
     AccuracyEpsilon,
     AdversarialNeurons,
     AnyEvidence,
+    BoundaryDistance,
+    BoundarySteps,
     FisherEstimate,
     FisherSpectrum,
     GradientHealth,
     GradientProbe,
     NeuronProfile,
     Neurons,
+    NoiseResponse,
     Predictions,
     Probe,
     ProbeSample,
@@ -55,6 +58,7 @@ _KINDS = {
     for kind in (
         *(Predictions, Temperature, ProbeSample, Probe, GradientProbe, GradientHealth, ReferenceAttack, WorstCase),
         *(AccuracyEpsilon, FisherSpectrum, FisherEstimate, NeuronProfile, Neurons, AdversarialNeurons),
+        *(BoundaryDistance, BoundarySteps, NoiseResponse),
     )
 }
 

@@ -17,6 +17,8 @@ from audit.evidence import (
     AdversarialNeurons,
     AnyEvidence,
     Bools,
+    BoundaryDistance,
+    BoundarySteps,
     Evidence,
     EvidenceKey,
     EvidenceStore,
@@ -27,6 +29,7 @@ from audit.evidence import (
     Ints,
     NeuronProfile,
     Neurons,
+    NoiseResponse,
     Predictions,
     Probe,
     ReferenceAttack,
@@ -45,7 +48,9 @@ ARMS: Mapping[Evidence, str] = {
 # A column with more values numbers the images rather than grouping them.
 MOST_SLICES = 20
 # What counts the passes of each example.
-_COUNTED = Probe | GradientProbe | ReferenceAttack | AdversarialNeurons | WorstCase | AccuracyEpsilon
+_COUNTED = (
+    Probe | GradientProbe | ReferenceAttack | AdversarialNeurons | WorstCase | AccuracyEpsilon | BoundarySteps | NoiseResponse
+)
 
 
 def predictions_of(store: EvidenceStore) -> Predictions:
@@ -237,7 +242,7 @@ def passes_of(store: EvidenceStore) -> tuple[int, int]:
         elif isinstance(value, FisherSpectrum):
             forward += len(value.logits)
             backward += value.logits.size
-        elif isinstance(value, FisherEstimate):
+        elif isinstance(value, FisherEstimate | BoundaryDistance):
             forward += int(value.queries.sum())
     return forward, backward
 

@@ -5,7 +5,7 @@ Adding a metric touches its family's file, this tuple and a test.
 
 from __future__ import annotations
 
-from audit.metrics import accuracy, adversarial, coverage, fisher, margin, neurons
+from audit.metrics import accuracy, adversarial, boundary, coverage, fisher, margin, neurons
 from audit.metrics.spec import Metric
 
 CATALOG: tuple[Metric, ...] = (
@@ -32,6 +32,9 @@ CATALOG: tuple[Metric, ...] = (
     margin.linearised_margin_radius,
     margin.linearised_margin_share,
     fisher.kl_radius,
+    boundary.empirical_boundary_distance,
+    boundary.empirical_boundary_distance_adversarial,
+    boundary.empirical_noise_insensitivity,
     neurons.neuron_sensitivity,
     neurons.neuron_uncertainty,
     coverage.k_multisection_neuron_coverage,
