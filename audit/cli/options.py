@@ -127,7 +127,7 @@ def settings_of(
     samples: int | None,
     seed: int,
     device: str,
-    eot: int | None,
+    eot: int | None = None,
     layers: tuple[str, ...] = (),
     keep_images: bool = True,
 ) -> Settings:

@@ -20,7 +20,7 @@ several chunks. Evidence holds no images except the few failures that will be sh
 | noise_response | NoiseResponse | yes | predictions |
 | worst_case_white_box, worst_case_black_box | WorstCase | yes | predictions; gradient health for the first |
 | accuracy_epsilon | AccuracyEpsilon | yes | predictions, a worst case |
-| fisher_spectrum | FisherSpectrum | no | predictions |
+| fisher_spectrum | FisherSpectrum | no | predictions, temperature |
 | fisher_estimate | FisherEstimate | no | predictions, temperature |
 """
 
@@ -53,6 +53,8 @@ from audit.evidence.boundary import BoundarySteps as BoundarySteps
 from audit.evidence.boundary import NoiseResponse as NoiseResponse
 from audit.evidence.fisher import FisherEstimate as FisherEstimate
 from audit.evidence.fisher import FisherSpectrum as FisherSpectrum
+from audit.evidence.fisher import ShownDirection as ShownDirection
+from audit.evidence.fisher import most_sensitive as most_sensitive
 from audit.evidence.neurons import AdversarialNeurons as AdversarialNeurons
 from audit.evidence.neurons import NeuronProfile as NeuronProfile
 from audit.evidence.neurons import Neurons as Neurons
@@ -203,7 +205,8 @@ def merge(given: Iterable[RowEvidence]) -> RowEvidence:
         if isinstance(values[0], np.ndarray):
             joined[field.name] = np.concatenate(values, axis=0)
         elif field.name == "shown":
-            joined[field.name] = tuple(failure for value in values for failure in value)
+            shown = tuple(example for value in values for example in value)
+            joined[field.name] = most_sensitive(shown) if isinstance(first, FisherSpectrum) else shown
         elif any(value != values[0] for value in values):
             raise ValueError(f"chunks disagree on {type(first).__name__}.{field.name}: {values}")
         else:

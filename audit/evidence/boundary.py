@@ -43,12 +43,14 @@ class BoundarySteps:
 class NoiseResponse:
     """Mean over noisy copies of |loss change| / Linf distance, `ratio` (n,), at a Linf threat; empty at another.
 
-    `copies` were drawn of each; `floored` (n,) of its copies, the image itself included, met the floor of probabilities.
+    `copies` were drawn of each, and `answered` (n,) of them by the model; 0 is the ratio where none was. `floored` (n,) of them,
+    the image itself included, met the floor of probabilities.
     """
 
     threat: Threat
     copies: int
     ratio: Floats
+    answered: Ints
     floored: Ints
     forward_passes: Ints
     backward_passes: Ints

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from audit.errors import MissingCapability, Undefined
 from audit.evidence import Bools, BoundaryDistance, BoundarySteps, Floats, NoiseResponse
 from audit.metrics.estimates import average
@@ -98,11 +96,16 @@ def empirical_noise_insensitivity(noise_response: NoiseResponse) -> Estimate:
         raise MissingCapability("the noise is drawn in an Linf ball; ask for an Linf threat")
     if evidence.threat.epsilon == 0:
         raise Undefined("there is no noise at epsilon 0")
-    asked = len(evidence.ratio) * (evidence.copies + 1)
+    seen = evidence.answered > 0
+    if not seen.any():
+        raise Undefined("the model answers no noisy copy")
+    asked = int(evidence.answered.sum()) + len(evidence.ratio)
     floored = int(evidence.floored.sum())
     if floored > MOST_FLOORED * asked:
         raise Undefined(
             f"{floored} of {asked} probabilities of the true class are too small to be told from 0, so losses cannot move"
         )
-    estimate = average(evidence.ratio, (f"{evidence.copies} copies of each image",))
-    return replace(estimate, notes=(*estimate.notes, f"{floored} losses at the floor")) if floored else estimate
+    lost = evidence.copies * len(evidence.ratio) - int(evidence.answered.sum())
+    left_out = (f"{lost} copies left out: the model does not answer them",) if lost else ()
+    met = (f"{floored} losses at the floor",) if floored else ()
+    return average(evidence.ratio[seen], (f"{evidence.copies} copies of each image", *left_out, *met))

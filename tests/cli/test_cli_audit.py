@@ -127,7 +127,7 @@ def test_report_renders_again_from_the_folder_alone(whole, tmp_path):
 
 def run_small(model, out, *more, data="digits:test", samples="40", uri=None):
     place = ("--tracking-uri", uri) if uri else ("--no-mlflow",)
-    return audit("run", model, "--data", data, "--threat", THREAT, "--samples", samples, "--out", out, *place, *more)
+    return audit("run", model, "--data", data, "--threat", THREAT, "--samples", samples, "--out", out, "--no-pdf", *place, *more)
 
 
 def test_an_onnx_file_is_audited_as_a_white_box_with_the_numbers_of_its_torch_model(digits_store, whole, tmp_path):

@@ -208,6 +208,7 @@ def test_noise_needs_an_linf_ball_and_losses_that_can_move():
         threat=LINF,
         copies=10,
         ratio=np.ones(20),
+        answered=np.full(20, 10),
         floored=np.zeros(20, dtype=int),
         forward_passes=np.full(20, 10),
         backward_passes=np.zeros(20, dtype=int),
@@ -217,6 +218,11 @@ def test_noise_needs_an_linf_ball_and_losses_that_can_move():
     assert empirical_noise_insensitivity(noise_response=few).notes[-1] == "2 losses at the floor"
     with pytest.raises(Undefined, match="3 of 220 probabilities"):
         empirical_noise_insensitivity(noise_response=replace(response, floored=np.eye(1, 20, dtype=int)[0] * 3))
+    half = replace(response, answered=np.arange(20) % 2 * 10, ratio=np.arange(20) % 2 * 3.0)
+    estimate = empirical_noise_insensitivity(noise_response=half)
+    assert estimate.value == 3 and estimate.samples == 10 and "100 copies left out" in estimate.notes[1]
+    with pytest.raises(Undefined, match="answers no noisy copy"):
+        empirical_noise_insensitivity(noise_response=replace(response, answered=np.zeros(20, dtype=int)))
     with pytest.raises(MissingCapability, match="Linf"):
         empirical_noise_insensitivity(noise_response=replace(response, threat=Threat.parse("l2:0.5"), ratio=np.zeros(0)))
     with pytest.raises(Undefined, match="epsilon 0"):

@@ -9,7 +9,7 @@ import torch
 
 from audit.collect import COLLECTORS, FITS, why_not
 from audit.data import Chunk
-from audit.evidence import UNKNOWN, Evidence, EvidenceKey, EvidenceStore, Neurons, ShownFailure
+from audit.evidence import UNKNOWN, Evidence, EvidenceKey, EvidenceStore, Neurons
 from audit.models import resolve_outputs
 from audit.models.torch_module import wrap
 from audit.vocabulary import Capability, Threat
@@ -45,16 +45,17 @@ def assert_equal(first, second, order=None, *, whole_blocks=True):
             assert a.dtype.kind == b.dtype.kind and a.shape == b.shape, field.name
             np.testing.assert_array_equal(a, b, err_msg=f"{type(first).__name__}.{field.name}")
         elif field.name == "shown":
-            assert_same_failures(a, b)
+            assert_same_examples(a, b)
         else:
             assert a == b, field.name
 
 
-def assert_same_failures(first: tuple[ShownFailure, ...], second: tuple[ShownFailure, ...]):
-    first, second = (sorted(part, key=lambda failure: failure.position) for part in (first, second))
-    assert [failure.position for failure in first] == [failure.position for failure in second]
+def assert_same_examples(first, second):
+    first, second = (sorted(part, key=lambda example: example.position) for part in (first, second))
+    assert [example.position for example in first] == [example.position for example in second]
     for a, b in zip(first, second, strict=True):
-        np.testing.assert_array_equal(a.adversarial, b.adversarial)
+        for field in fields(a):
+            np.testing.assert_array_equal(getattr(a, field.name), getattr(b, field.name))
 
 
 @pytest.mark.parametrize("threat", ["linf:0.03", "l2:0.3", "l1:2"])
@@ -133,8 +134,12 @@ def test_order_changes_no_bit(run, run_without_gradients, sample):
                 assert_equal(value, mixed[key])
             elif key.kind is Evidence.FISHER_ESTIMATE:
                 continue  # read the fitted temperature, whose sum order changed; covered by chunking
+            elif key.kind is Evidence.BOUNDARY_STEPS:
+                back = np.argsort(mixed[key].positions)
+                np.testing.assert_array_equal(value.distance, mixed[key].distance[back])
             else:
-                back = np.argsort(mixed[key].positions) if key.kind is Evidence.FISHER_SPECTRUM else np.argsort(order)
+                some = {Evidence.FISHER_SPECTRUM, Evidence.BOUNDARY_DISTANCE}
+                back = np.argsort(mixed[key].positions) if key.kind in some else np.argsort(order)
                 assert_equal(value, mixed[key], back)
 
 
@@ -142,6 +147,7 @@ def test_a_query_only_model_gets_its_arms(run_without_gradients, sample):
     evidence = run_without_gradients.everything(sample)
     kinds = {key.kind for key in evidence}
     led = {Evidence.GRADIENT_PROBE, Evidence.GRADIENT_HEALTH, Evidence.WORST_CASE_WHITE_BOX, Evidence.FISHER_SPECTRUM}
+    led |= {Evidence.BOUNDARY_STEPS}
     inside = {Evidence.NEURON_PROFILE, Evidence.NEURONS, Evidence.ADVERSARIAL_NEURONS}
     assert kinds == set(Evidence) - led - inside
     curve = evidence[run_without_gradients.key(Evidence.ACCURACY_EPSILON)]
@@ -156,11 +162,12 @@ def test_why_not_speaks_in_words():
     assert all(why_not(kind, {}) is None for kind in Evidence)
     assert why_not(Evidence.WORST_CASE_WHITE_BOX, lacking) == "ONNX Runtime has no backward pass"
     led = {Evidence.GRADIENT_PROBE, Evidence.GRADIENT_HEALTH, Evidence.WORST_CASE_WHITE_BOX, Evidence.FISHER_SPECTRUM}
+    led |= {Evidence.BOUNDARY_STEPS}
     queried = set(Evidence) - led
     assert {kind for kind in Evidence if why_not(kind, lacking) is None} == queried
     lacking[Capability.SCORES] = "labels only"
     labelled = {Evidence.PREDICTIONS, Evidence.PROBE_SAMPLE, Evidence.WORST_CASE_BLACK_BOX, Evidence.ACCURACY_EPSILON}
-    labelled |= {Evidence.NEURON_PROFILE, Evidence.NEURONS}
+    labelled |= {Evidence.NEURON_PROFILE, Evidence.NEURONS, Evidence.BOUNDARY_DISTANCE}
     assert {kind for kind in Evidence if why_not(kind, lacking) is None} == labelled
     assert why_not(Evidence.TEMPERATURE, lacking) == why_not(Evidence.REFERENCE_ATTACK, lacking) == "labels only"
 

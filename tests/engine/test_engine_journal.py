@@ -174,8 +174,8 @@ def test_the_declared_settings_are_the_ones_read(gathered, digits_store):
             {"seed": 1},
             {
                 *("probe", "gradient_probe", "gradient_health", "reference_attack", "worst_case_white_box"),
-                *("worst_case_black_box", "accuracy_epsilon", "fisher_estimate"),
-                *("neuron_profile", "neurons", "adversarial_neurons"),
+                *("worst_case_black_box", "accuracy_epsilon", "fisher_spectrum", "fisher_estimate"),
+                *("neuron_profile", "neurons", "adversarial_neurons", "boundary_distance", "noise_response"),
             },
         ),
         ({"profile": replace(SETTINGS.profile, score_based=small_arms.queries(1, 7))}, {"worst_case_black_box"}),
@@ -281,6 +281,7 @@ def test_a_killed_audit_goes_on_with_identical_numbers(measured, digits_store, t
         "--out",
         str(out),
         "--no-mlflow",
+        "--no-pdf",
     ]
     for threat in THREATS:
         command += ["--threat", str(threat)]
