@@ -41,8 +41,10 @@ class Profile:
     `curve` are multiples of the threat's epsilon, each attacked by the first `curve_stages` searches of the white-box arm, or by
     Square or HopSkipJump with `curve_queries`; `fisher_samples` examples enter the Fisher evidence, with `fisher_directions` query
     directions each. Transfer runs where a surrogate is given; its steps are gradient steps there. `apart` is how many images are
-    set apart for what may not be learned from those that are scored: the ranges of neurons. Random directions are followed from the
-    clean-correct among the first `boundary_samples` examples only: each takes up to 4,600 questions.
+    set apart for what may not be learned from those that are scored: the ranges of neurons.
+
+    What takes thousands of questions for each example is asked of the first of the sample only: random directions are followed from
+    `boundary_samples` (where clean-correct; up to 4,600 questions each), and `certified_samples` are certified (1,100 each).
     """
 
     name: str
@@ -61,6 +63,7 @@ class Profile:
     fisher_directions: int
     apart: int
     boundary_samples: int
+    certified_samples: int
 
     def white_box(self, norm: Norm) -> tuple[Search, ...]:
         """The white-box arm of a norm."""
@@ -97,6 +100,7 @@ _THOROUGH = Profile(
     fisher_directions=256,
     apart=5000,
     boundary_samples=300,
+    certified_samples=500,
 )
 PROFILES = (
     Profile(
@@ -116,6 +120,7 @@ PROFILES = (
         fisher_directions=64,
         apart=500,
         boundary_samples=25,
+        certified_samples=25,
     ),
     Profile(
         name="standard",
@@ -138,6 +143,7 @@ PROFILES = (
         fisher_directions=128,
         apart=1000,
         boundary_samples=100,
+        certified_samples=100,
     ),
     _THOROUGH,
     replace(

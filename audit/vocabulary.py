@@ -37,6 +37,7 @@ class Family(StrEnum):
     FISHER = "Sensitivity without an attack"
     NEURONS = "Inside the network"
     BOUNDARY = "Distance to the boundary"
+    CERTIFICATION = "Certified by smoothing"
 
 
 class Better(StrEnum):

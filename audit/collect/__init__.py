@@ -15,6 +15,7 @@ from audit.collect import (
     accuracy_epsilon,
     adversarial_neurons,
     boundary,
+    certification,
     fisher_estimate,
     fisher_spectrum,
     gradient_probe,
@@ -241,6 +242,14 @@ COLLECTORS: Mapping[Evidence, Collector] = {
             needs=_CLEAN,
             collect=noise_response.collect,
             reads=frozenset({"seed"}),
+        ),
+        Collector(
+            kind=Evidence.CERTIFICATION,
+            per_threat=False,
+            capabilities=_LABELS,
+            needs=_CLEAN,
+            collect=certification.collect,
+            reads=frozenset({"seed", "profile.certified_samples"}),
         ),
     )
 }

@@ -9,6 +9,7 @@ from audit.attacks.health import RANDOM_TRIES, STEP_SIZES
 from audit.attacks.sign_steps import passes as sign_step_passes
 from audit.attacks.targets import passes as jacobian_passes
 from audit.collect.boundary import DIRECTIONS
+from audit.collect.certification import DRAWN, LOOKED
 from audit.collect.fisher_spectrum import MOST_CLASSES_EXACT
 from audit.collect.noise_response import COPIES
 from audit.collect.probe import NOISE_DRAWS, PROBE_EXAMPLES, PROBE_QUERIES, PROBE_STEPS, budgets
@@ -93,6 +94,8 @@ def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str]
             return sum(rows_asked(dimension, profile.fisher_directions)), 0
         case Evidence.BOUNDARY_DISTANCE:
             return most_queries(DIRECTIONS), 0
+        case Evidence.CERTIFICATION:
+            return LOOKED + DRAWN, 0
         case Evidence.BOUNDARY_STEPS:
             return sign_step_passes(classes)
         case Evidence.NOISE_RESPONSE:
@@ -111,6 +114,8 @@ def examples_at_most(kind: Evidence, settings: Settings) -> int | None:
             return settings.profile.fisher_samples
         case Evidence.BOUNDARY_DISTANCE:
             return settings.profile.boundary_samples
+        case Evidence.CERTIFICATION:
+            return settings.profile.certified_samples
         case Evidence.NEURON_PROFILE:
             # On images set apart, of which there are no more for a larger sample.
             return 1
@@ -177,6 +182,9 @@ def images_sent(kind: Evidence, settings: Settings, forward: int, dimension: int
         # The rays of one image are walked together, the few that are left at the end too.
         outwards, halvings = whole_blocks(2 * DIRECTIONS) * POINTS, whole_blocks(2 * DIRECTIONS) * HALVINGS
         return averaged * min(samples, settings.profile.boundary_samples) * (outwards + halvings)
+    if kind is Evidence.CERTIFICATION:
+        # Its examples may lie in several chunks, and their copies are drawn in several parts, each asked about in whole blocks.
+        return forward * whole_blocks(min(samples, settings.profile.certified_samples))
     if kind is not Evidence.FISHER_ESTIMATE:
         # Attacks ask about all that is left of a chunk at once, which is a number of whole blocks.
         return forward * whole_blocks(samples)

@@ -28,6 +28,7 @@ from audit.evidence import (
     AnyEvidence,
     BoundaryDistance,
     BoundarySteps,
+    Certification,
     FisherEstimate,
     FisherSpectrum,
     GradientHealth,
@@ -59,7 +60,7 @@ _KINDS = {
     for kind in (
         *(Predictions, Temperature, ProbeSample, Probe, GradientProbe, GradientHealth, ReferenceAttack, WorstCase),
         *(AccuracyEpsilon, FisherSpectrum, FisherEstimate, NeuronProfile, Neurons, AdversarialNeurons),
-        *(BoundaryDistance, BoundarySteps, NoiseResponse),
+        *(BoundaryDistance, BoundarySteps, NoiseResponse, Certification),
     )
 }
 # What evidence keeps as examples to show, in a field `shown`.

@@ -19,6 +19,7 @@ from audit.evidence import (
     Bools,
     BoundaryDistance,
     BoundarySteps,
+    Certification,
     Evidence,
     EvidenceKey,
     EvidenceStore,
@@ -242,7 +243,7 @@ def passes_of(store: EvidenceStore) -> tuple[int, int]:
         elif isinstance(value, FisherSpectrum):
             forward += len(value.logits)
             backward += value.logits.size
-        elif isinstance(value, FisherEstimate | BoundaryDistance):
+        elif isinstance(value, FisherEstimate | BoundaryDistance | Certification):
             forward += int(value.queries.sum())
     return forward, backward
 

@@ -18,6 +18,7 @@ several chunks. Evidence holds no images except the few failures that will be sh
 | boundary_distance | BoundaryDistance | no | predictions |
 | boundary_steps | BoundarySteps | no | probe sample |
 | noise_response | NoiseResponse | yes | predictions |
+| certification | Certification | no | predictions |
 | worst_case_white_box, worst_case_black_box | WorstCase | yes | predictions; gradient health for the first |
 | accuracy_epsilon | AccuracyEpsilon | yes | predictions, a worst case |
 | fisher_spectrum | FisherSpectrum | no | predictions, temperature |
@@ -51,6 +52,7 @@ from audit.evidence.attacks import WorstCase as WorstCase
 from audit.evidence.boundary import BoundaryDistance as BoundaryDistance
 from audit.evidence.boundary import BoundarySteps as BoundarySteps
 from audit.evidence.boundary import NoiseResponse as NoiseResponse
+from audit.evidence.certification import Certification as Certification
 from audit.evidence.fisher import FisherEstimate as FisherEstimate
 from audit.evidence.fisher import FisherSpectrum as FisherSpectrum
 from audit.evidence.fisher import ShownDirection as ShownDirection
@@ -86,6 +88,7 @@ class Evidence(StrEnum):
     BOUNDARY_DISTANCE = "boundary_distance"
     BOUNDARY_STEPS = "boundary_steps"
     NOISE_RESPONSE = "noise_response"
+    CERTIFICATION = "certification"
 
 
 _ATTACKED = frozenset(
@@ -155,7 +158,7 @@ class Temperature:
 # What is joined by its own rule, since it does not have one row per example.
 Summed = NeuronProfile | Neurons | AdversarialNeurons
 ByExample = Predictions | Probe | GradientProbe | ReferenceAttack | WorstCase | AccuracyEpsilon | FisherSpectrum | FisherEstimate
-Boundary = BoundaryDistance | BoundarySteps | NoiseResponse
+Boundary = BoundaryDistance | BoundarySteps | NoiseResponse | Certification
 RowEvidence = ByExample | Boundary | Summed
 Fitted = Temperature | ProbeSample | GradientHealth
 AnyEvidence = RowEvidence | Fitted

@@ -5,7 +5,7 @@ Adding a metric touches its family's file, this tuple and a test.
 
 from __future__ import annotations
 
-from audit.metrics import accuracy, adversarial, boundary, coverage, fisher, margin, neurons
+from audit.metrics import accuracy, adversarial, boundary, certification, coverage, fisher, margin, neurons
 from audit.metrics.spec import Metric
 
 CATALOG: tuple[Metric, ...] = (
@@ -35,6 +35,8 @@ CATALOG: tuple[Metric, ...] = (
     boundary.empirical_boundary_distance,
     boundary.empirical_boundary_distance_adversarial,
     boundary.empirical_noise_insensitivity,
+    certification.certified_accuracy,
+    certification.average_certified_radius,
     neurons.neuron_sensitivity,
     neurons.neuron_uncertainty,
     coverage.k_multisection_neuron_coverage,

@@ -27,6 +27,7 @@ SMALL = replace(
     fisher_samples=7,
     fisher_directions=12,
     boundary_samples=3,
+    certified_samples=2,
 )
 
 

@@ -138,7 +138,7 @@ def test_order_changes_no_bit(run, run_without_gradients, sample):
                 back = np.argsort(mixed[key].positions)
                 np.testing.assert_array_equal(value.distance, mixed[key].distance[back])
             else:
-                some = {Evidence.FISHER_SPECTRUM, Evidence.BOUNDARY_DISTANCE}
+                some = {Evidence.FISHER_SPECTRUM, Evidence.BOUNDARY_DISTANCE, Evidence.CERTIFICATION}
                 back = np.argsort(mixed[key].positions) if key.kind in some else np.argsort(order)
                 assert_equal(value, mixed[key], back)
 
@@ -167,7 +167,7 @@ def test_why_not_speaks_in_words():
     assert {kind for kind in Evidence if why_not(kind, lacking) is None} == queried
     lacking[Capability.SCORES] = "labels only"
     labelled = {Evidence.PREDICTIONS, Evidence.PROBE_SAMPLE, Evidence.WORST_CASE_BLACK_BOX, Evidence.ACCURACY_EPSILON}
-    labelled |= {Evidence.NEURON_PROFILE, Evidence.NEURONS, Evidence.BOUNDARY_DISTANCE}
+    labelled |= {Evidence.NEURON_PROFILE, Evidence.NEURONS, Evidence.BOUNDARY_DISTANCE, Evidence.CERTIFICATION}
     assert {kind for kind in Evidence if why_not(kind, lacking) is None} == labelled
     assert why_not(Evidence.TEMPERATURE, lacking) == why_not(Evidence.REFERENCE_ATTACK, lacking) == "labels only"
 
