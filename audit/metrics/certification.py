@@ -26,7 +26,7 @@ def radii(evidence: Certification) -> Floats:
 
     >>> from types import SimpleNamespace
     >>> radii(SimpleNamespace(sigma=0.25, alpha=0.001, drawn=1000, agreed=np.array([1000, 990, 500]))).round(4).tolist()
-    [0.6158, 0.5027, -1.0]
+    [0.6158, 0.4945, -1.0]
     """
     agreed = evidence.agreed
     bound = scipy.stats.beta.ppf(evidence.alpha, np.maximum(agreed, 1), evidence.drawn - agreed + 1)
