@@ -110,8 +110,7 @@ def plan(
     metrics = tuple(
         PlannedMetric(metric=metric, variant=variant, threat=threat)
         for metric in catalog
-        for threat in (settings.threats if metric.per_threat else (None,))
-        for variant in (metric.variants(settings, threat) if metric.variants else (None,))
+        for variant, threat in metric.values(settings)
     )
     return Plan(
         stages=tuple(stages),

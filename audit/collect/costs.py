@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from audit.attacks.directions import HALVINGS, POINTS, most_queries
 from audit.attacks.health import RANDOM_TRIES, STEP_SIZES
+from audit.attacks.sign_steps import passes as sign_step_passes
 from audit.attacks.targets import passes as jacobian_passes
+from audit.collect.boundary import DIRECTIONS
+from audit.collect.certification import DRAWN, LOOKED
+from audit.collect.noise_response import COPIES
 from audit.collect.probe import NOISE_DRAWS, PROBE_EXAMPLES, PROBE_QUERIES, PROBE_STEPS, budgets
 from audit.evidence import Evidence, EvidenceKey
 from audit.fisher.exact import MOST_CLASSES_EXACT
@@ -54,6 +59,13 @@ def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str]
             asked = PROBE_QUERIES + 2 if key.threat.norm is Norm.LINF else 0
             at_the_images = 2 + 2 * len(STEP_SIZES) + RANDOM_TRIES
             return 3 + (2 * PROBE_STEPS + 3) + (PROBE_STEPS + 3) + asked + at_the_images, 3 * PROBE_STEPS + 2
+        case Evidence.NEURON_PROFILE:
+            return 0, 0
+        case Evidence.NEURONS:
+            return 1, 0
+        case Evidence.ADVERSARIAL_NEURONS:
+            # On the way of the reference attack: twice through the layers.
+            return 2, 0
         case Evidence.REFERENCE_ATTACK:
             return (profile.reference_steps + 3, profile.reference_steps) if gradients else (profile.reference_queries + 2, 0)
         case Evidence.WORST_CASE_WHITE_BOX:
@@ -80,6 +92,15 @@ def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str]
             return iterated, iterated
         case Evidence.FISHER_ESTIMATE:
             return sum(rows_asked(dimension, profile.fisher_directions)), 0
+        case Evidence.BOUNDARY_DISTANCE:
+            return most_queries(DIRECTIONS), 0
+        case Evidence.CERTIFICATION:
+            return LOOKED + DRAWN, 0
+        case Evidence.BOUNDARY_STEPS:
+            return sign_step_passes(classes)
+        case Evidence.NOISE_RESPONSE:
+            assert key.threat is not None, "noise belongs to a threat"
+            return (COPIES, 0) if key.threat.norm is Norm.LINF else (0, 0)
         case Evidence.TEMPERATURE | Evidence.PROBE_SAMPLE | Evidence.GRADIENT_HEALTH:
             return 0, 0
 
@@ -87,10 +108,17 @@ def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str]
 def examples_at_most(kind: Evidence, settings: Settings) -> int | None:
     """On how many examples a kind is gathered at most; None where it is on all."""
     match kind:
-        case Evidence.PROBE | Evidence.GRADIENT_PROBE:
+        case Evidence.PROBE | Evidence.GRADIENT_PROBE | Evidence.BOUNDARY_STEPS:
             return PROBE_EXAMPLES
         case Evidence.FISHER_SPECTRUM | Evidence.FISHER_ESTIMATE:
             return settings.profile.fisher_samples
+        case Evidence.BOUNDARY_DISTANCE:
+            return settings.profile.boundary_samples
+        case Evidence.CERTIFICATION:
+            return settings.profile.certified_samples
+        case Evidence.NEURON_PROFILE:
+            # On images set apart, of which there are no more for a larger sample.
+            return 1
         case _:
             return None
 
@@ -150,6 +178,13 @@ def images_sent(kind: Evidence, settings: Settings, forward: int, dimension: int
         # Its examples may lie in several chunks, each asked about in whole blocks.
         parts = -(-samples // settings.chunk_rows)
         return forward * min(whole_blocks(samples), whole_blocks(PROBE_EXAMPLES) + (parts - 1) * settings.block_rows)
+    if kind is Evidence.BOUNDARY_DISTANCE:
+        # The rays of one image are walked together, the few that are left at the end too.
+        outwards, halvings = whole_blocks(2 * DIRECTIONS) * POINTS, whole_blocks(2 * DIRECTIONS) * HALVINGS
+        return averaged * min(samples, settings.profile.boundary_samples) * (outwards + halvings)
+    if kind is Evidence.CERTIFICATION:
+        # Its examples may lie in several chunks, and their copies are drawn in several parts, each asked about in whole blocks.
+        return forward * whole_blocks(min(samples, settings.profile.certified_samples))
     if kind is not Evidence.FISHER_ESTIMATE:
         # Attacks ask about all that is left of a chunk at once, which is a number of whole blocks.
         return forward * whole_blocks(samples)

@@ -24,11 +24,18 @@ from filelock import FileLock, Timeout
 from audit.errors import InputError
 from audit.evidence import (
     AccuracyEpsilon,
+    AdversarialNeurons,
     AnyEvidence,
+    BoundaryDistance,
+    BoundarySteps,
+    Certification,
     FisherEstimate,
     FisherSpectrum,
     GradientHealth,
     GradientProbe,
+    NeuronProfile,
+    Neurons,
+    NoiseResponse,
     Predictions,
     Probe,
     ProbeSample,
@@ -52,7 +59,8 @@ _KINDS = {
     kind.__name__: kind
     for kind in (
         *(Predictions, Temperature, ProbeSample, Probe, GradientProbe, GradientHealth, ReferenceAttack, WorstCase),
-        *(AccuracyEpsilon, FisherSpectrum, FisherEstimate),
+        *(AccuracyEpsilon, FisherSpectrum, FisherEstimate, NeuronProfile, Neurons, AdversarialNeurons),
+        *(BoundaryDistance, BoundarySteps, NoiseResponse, Certification),
     )
 }
 # What evidence keeps as examples to show, in a field `shown`.
