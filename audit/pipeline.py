@@ -11,6 +11,7 @@ import time
 import uuid
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
@@ -246,20 +247,21 @@ def open_subjects(
             registry_uri=request.registry_uri,
         )
     )
-    return [
-        open_subject(
-            classifier,
-            dataset,
-            indices,
-            request.settings,
-            journal,
-            listen,
-            is_reference=place >= len(request.models),
-            allow_chance=request.allow_chance,
-            surrogate=surrogate,
-        )
-        for place, classifier in enumerate(classifiers)
-    ]
+    opened = partial(
+        open_subject,
+        dataset=dataset,
+        indices=indices,
+        settings=request.settings,
+        journal=journal,
+        listen=listen,
+        allow_chance=request.allow_chance,
+        surrogate=surrogate,
+    )
+    # The reference first: what it gives is evidence of the models that are compared with it.
+    audited = len(request.models)
+    references = [opened(classifier, is_reference=True) for classifier in classifiers[audited:]]
+    reference = references[0] if references else None
+    return [*(opened(each, is_reference=False, reference=reference) for each in classifiers[:audited]), *references]
 
 
 def gather_stages(subject: Subject, settings: Settings, *, interrupted: bool) -> tuple[Gathered, bool]:

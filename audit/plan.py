@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from audit.collect import COLLECTORS, FITS, arms, why_not
 from audit.collect.costs import AVERAGED_OPENING_CALLS, OPENING_CALLS, escalated_passes, images_sent, passes, too_expensive
-from audit.evidence import PER_THREAT, Evidence, EvidenceKey
+from audit.evidence import OF_REFERENCE, PER_THREAT, Evidence, EvidenceKey
 from audit.metrics.honesty import CHECKED
 from audit.metrics.spec import Metric, key_of
 from audit.settings import Settings
@@ -123,6 +123,8 @@ def plan(
 
 
 def _needs(kind: Evidence, lacks: Mapping[Capability, str]) -> frozenset[Evidence]:
+    if kind in OF_REFERENCE:
+        return frozenset()
     return FITS[kind].needs if kind in FITS else COLLECTORS[kind].needs_of(lacks)
 
 

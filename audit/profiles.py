@@ -86,7 +86,8 @@ class Profile:
     `linf`, `l2` and `l1` are the white-box arm per norm; `score_based` and `label_only` the black-box arm by what a model answers.
     `curve` are multiples of the threat's epsilon, each attacked by the first `curve_stages` searches of the white-box arm, or by
     Square or HopSkipJump with `curve_queries`; `fisher_samples` examples enter the Fisher evidence, with `fisher_directions` query
-    directions each. Transfer runs where a surrogate is given; its steps are gradient steps there.
+    directions each, and `corruption_samples` are corrupted in every way. Transfer runs where a surrogate is given; its steps are
+    gradient steps there.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Profile:
     curve_queries: int
     fisher_samples: int
     fisher_directions: int
+    corruption_samples: int
 
     def white_box(self, norm: Norm) -> tuple[Search, ...]:
         """The white-box arm of a norm."""
@@ -222,6 +224,7 @@ _THOROUGH = Profile(
     curve_queries=5000,
     fisher_samples=1000,
     fisher_directions=256,
+    corruption_samples=1000,
 )
 PROFILES = (
     Profile(
@@ -239,6 +242,7 @@ PROFILES = (
         curve_queries=200,
         fisher_samples=100,
         fisher_directions=64,
+        corruption_samples=100,
     ),
     Profile(
         name="standard",
@@ -259,6 +263,7 @@ PROFILES = (
         curve_queries=1000,
         fisher_samples=300,
         fisher_directions=128,
+        corruption_samples=500,
     ),
     _THOROUGH,
     replace(

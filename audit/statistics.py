@@ -7,6 +7,7 @@
 | quantiles | `quantile` (order statistics) |
 | difference of two shares on the same examples | `paired_share_difference` (Tango's score interval), `mcnemar` (exact) |
 | difference or ratio of other statistics on the same examples | `paired_bootstrap` |
+| statistics of several columns, all that belongs to an example moving together | `over_examples` |
 | several claims at once | `holm` |
 """
 
@@ -212,6 +213,43 @@ def paired_bootstrap(
     # The expansion of `_resampled`, the other way round.
     p_value = 2 * float(scipy.stats.t.cdf(scipy.stats.norm.ppf(min(tail, 0.5)) * np.sqrt((n - 1) / n), n - 1))
     return Tested(interval=Interval(low=float(ends.low), high=float(ends.high), method=PAIRED, level=level), p_value=p_value)
+
+
+def over_examples(count: int, statistic: Callable[[Floats], Floats], *, seed: int = 0) -> Interval | None:
+    """Expanded percentile bootstrap over examples of a statistic of whatever belongs to them.
+
+    Args:
+        count: n, the number of examples.
+        statistic: (b, n) weights, the times each example was drawn over n, to (b,) values: a mean of (n, k) is weights @ values.
+        seed: of the resampling.
+
+    Returns:
+        None below 10 examples, or where a resample has no finite value (a ratio whose denominator vanishes).
+
+    >>> values = np.arange(100.0)
+    >>> interval = over_examples(100, lambda weights: weights @ values)
+    >>> round(interval.low), round(interval.high)
+    (44, 55)
+    """
+    if count < SMALLEST_SAMPLE:
+        return None
+
+    def resampled(rows: Any, axis: int) -> Floats:
+        drawn = np.atleast_2d(np.moveaxis(rows, axis, -1)).astype(np.int64)
+        flat = (drawn + count * np.arange(len(drawn))[:, None]).ravel()
+        weights = np.bincount(flat, minlength=count * len(drawn)).reshape(len(drawn), count) / count
+        found = np.asarray(statistic(weights))
+        return found if np.ndim(rows) > 1 else found[0]
+
+    whole = float(statistic(np.full((1, count), 1 / count))[0])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = _resampled((np.arange(count, dtype=np.float64),), resampled, level=LEVEL, resamples=RESAMPLES, seed=seed)
+    drawn, ends = found.bootstrap_distribution, found.confidence_interval
+    if not np.isfinite(drawn).all():
+        return None
+    if np.ptp(drawn) == 0:
+        return Interval(low=whole, high=whole, method=BOOTSTRAP)
+    return Interval(low=float(ends.low), high=float(ends.high), method=BOOTSTRAP)
 
 
 def holm(p_values: list[float]) -> list[float]:

@@ -2,7 +2,8 @@
 
 `collect(classifier, chunk, settings, needed, threat)` returns the chunk's rows. `needed` holds the same rows of the evidence the
 collector needs (and whole fits); `threat` is None where the evidence does not depend on one. A row's numbers depend on its
-example only, never on the chunk. `COLLECTORS` and `FITS` declare the graph; `why_not` says in words what it does not support.
+example only, never on the chunk. `COLLECTORS` and `FITS` declare the graph, besides what a
+reference model gave; `why_not` says in words what it does not support.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Protocol
 
 from audit.collect import (
     accuracy_epsilon,
+    corruptions,
     fisher_estimate,
     fisher_spectrum,
     gradient_probe,
@@ -23,7 +25,7 @@ from audit.collect import (
 )
 from audit.collect.gradient_health import fit_gradient_health
 from audit.data import Chunk
-from audit.evidence import Evidence, EvidenceKey, EvidenceStore, Fitted, Predictions, RowEvidence, Temperature
+from audit.evidence import OF_REFERENCE, Evidence, EvidenceKey, EvidenceStore, Fitted, Predictions, RowEvidence, Temperature
 from audit.fisher.temperature import fit_temperature
 from audit.models import Classifier
 from audit.settings import Settings
@@ -167,6 +169,14 @@ COLLECTORS: Mapping[Evidence, Collector] = {
             collect=fisher_estimate.collect,
             reads=frozenset({"seed", "profile.fisher_samples", "profile.fisher_directions"}),
         ),
+        Collector(
+            kind=Evidence.CORRUPTIONS,
+            per_threat=False,
+            capabilities=_LABELS,
+            needs=frozenset(),
+            collect=corruptions.collect,
+            reads=frozenset({"seed", "profile.corruption_samples"}),
+        ),
     )
 }
 
@@ -191,6 +201,8 @@ def why_not(kind: Evidence, lacks: Mapping[Capability, str]) -> str | None:
     >>> why_not(Evidence.WORST_CASE_WHITE_BOX, {Capability.GRADIENTS: "ONNX Runtime has no backward pass"})
     'ONNX Runtime has no backward pass'
     """
+    if kind in OF_REFERENCE:
+        return lacks.get(Capability.REFERENCE)
     node = FITS[kind] if kind in FITS else COLLECTORS[kind]
     missing = next((capability for capability in sorted(node.capabilities) if capability in lacks), None)
     if missing is not None:

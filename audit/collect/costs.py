@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from audit.attacks.health import RANDOM_TRIES, STEP_SIZES
 from audit.attacks.targets import passes as jacobian_passes
 from audit.collect.probe import NOISE_DRAWS, PROBE_EXAMPLES, PROBE_QUERIES, PROBE_STEPS, budgets
+from audit.corruptions.parameters import KINDS, SEVERITIES
 from audit.evidence import Evidence, EvidenceKey
 from audit.fisher.queries import rows_asked
 from audit.profiles import NOISE, TRANSFER, Search
@@ -32,7 +33,8 @@ def too_expensive(kind: Evidence, classes: int) -> str | None:
 def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str], classes: int, dimension: int) -> tuple[int, int]:
     """Forward and backward passes per image at most.
 
-    The probe is made on `PROBE_EXAMPLES` images only, Fisher evidence on the profile's `fisher_samples`.
+    The probe is made on `PROBE_EXAMPLES` images only, Fisher evidence on the profile's `fisher_samples`, corruptions on its
+    `corruption_samples`.
     """
     profile = settings.profile
     gradients, scores = Capability.GRADIENTS not in lacks, Capability.SCORES not in lacks
@@ -76,6 +78,11 @@ def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str]
             return 1, classes
         case Evidence.FISHER_ESTIMATE:
             return sum(rows_asked(dimension, profile.fisher_directions)), 0
+        case Evidence.CORRUPTIONS:
+            return len(KINDS) * len(SEVERITIES), 0
+        case Evidence.REFERENCE_PREDICTIONS | Evidence.REFERENCE_CORRUPTIONS:
+            # Paid for once, by the reference model itself.
+            return 0, 0
         case Evidence.TEMPERATURE | Evidence.PROBE_SAMPLE | Evidence.GRADIENT_HEALTH:
             return 0, 0
 
@@ -135,6 +142,8 @@ def images_sent(kind: Evidence, settings: Settings, forward: int, dimension: int
         # Its examples may lie in several chunks, each asked about in whole blocks.
         parts = -(-samples // settings.chunk_rows)
         return forward * min(whole_blocks(samples), whole_blocks(PROBE_EXAMPLES) + (parts - 1) * settings.block_rows)
+    if kind is Evidence.CORRUPTIONS:
+        return forward * whole_blocks(min(samples, settings.profile.corruption_samples))
     if kind is not Evidence.FISHER_ESTIMATE:
         # Attacks ask about all that is left of a chunk at once, which is a number of whole blocks.
         return forward * whole_blocks(samples)

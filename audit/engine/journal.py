@@ -25,6 +25,7 @@ from audit.errors import InputError
 from audit.evidence import (
     AccuracyEpsilon,
     AnyEvidence,
+    Corruptions,
     FisherEstimate,
     FisherSpectrum,
     GradientHealth,
@@ -51,7 +52,7 @@ _KINDS = {
     kind.__name__: kind
     for kind in (
         *(Predictions, Temperature, ProbeSample, Probe, GradientProbe, GradientHealth, ReferenceAttack, WorstCase),
-        *(AccuracyEpsilon, FisherSpectrum, FisherEstimate),
+        *(AccuracyEpsilon, FisherSpectrum, FisherEstimate, Corruptions),
     )
 }
 

@@ -17,7 +17,19 @@ from audit.engine import fingerprint
 from audit.engine.journal import Journal
 from audit.engine.memory import give_back
 from audit.engine.summary import predictions_of
-from audit.evidence import Evidence, EvidenceKey, EvidenceStore, Fitted, Ints, RowEvidence, WorstCase, merge, rows
+from audit.evidence import (
+    OF_REFERENCE,
+    AnyEvidence,
+    Evidence,
+    EvidenceKey,
+    EvidenceStore,
+    Fitted,
+    Ints,
+    RowEvidence,
+    WorstCase,
+    merge,
+    rows,
+)
 from audit.models import Classifier
 from audit.models.composed import surrogate_of
 from audit.settings import Settings
@@ -48,9 +60,11 @@ class Gatherer:
         settings: Settings,
         journal: Journal,
         listen: Listener,
+        reference: Gatherer | None = None,
     ) -> None:
-        """`indices` is the sample in canonical order; positions in evidence count along it."""
+        """`indices` is the sample in canonical order; positions in evidence count along it. `reference` is the model beside it."""
         self.classifier = classifier
+        self.reference = reference
         self.store = EvidenceStore()
         self._dataset = dataset
         self._indices = indices
@@ -66,7 +80,10 @@ class Gatherer:
     def gather(self, key: EvidenceKey, needs: Sequence[EvidenceKey]) -> None:
         """Add the evidence at `key` to the store; what it needs is already there."""
         prints = self.fingerprints(key, needs)
-        if key.kind in FITS:
+        found: AnyEvidence | None
+        if key.kind in OF_REFERENCE:
+            found = self._of_reference(key)
+        elif key.kind in FITS:
             found = self._journal.find(prints[0])
             if found is None:
                 found = FITS[key.kind].fit(self.store, key.threat)
@@ -74,6 +91,14 @@ class Gatherer:
         else:
             found = merge(list(self._partials(key, prints)))
         self.store = self.store.with_item(key, found)
+
+    def _of_reference(self, key: EvidenceKey) -> AnyEvidence:
+        """What the reference model gave: measured now, unless it has been already, and then never again."""
+        assert self.reference is not None, "what a reference gave is planned beside one only"
+        own = EvidenceKey(kind=OF_REFERENCE[key.kind])
+        if own not in self.reference.store:
+            self.reference.gather(own, ())
+        return self.reference.store[own]
 
     def gather_answers(self, key: EvidenceKey) -> None:
         """Gather an opaque model's predictions, `key`, whatever a journal holds; every fingerprint then covers all of them.
@@ -90,7 +115,10 @@ class Gatherer:
     def fingerprints(self, key: EvidenceKey, needs: Sequence[EvidenceKey]) -> tuple[str, ...]:
         """One per chunk (one for a fit), in canonical order; those of `needs` must have been asked for before."""
         if key not in self._prints:
-            if key.kind in FITS:
+            if key.kind in OF_REFERENCE:
+                assert self.reference is not None, "what a reference gave is planned beside one only"
+                self._prints[key] = self.reference.fingerprints(EvidenceKey(kind=OF_REFERENCE[key.kind]), ())
+            elif key.kind in FITS:
                 self._prints[key] = (fingerprint.fit(key, [text for need in needs for text in self._prints[need]]),)
             else:
                 beside = {"surrogate": self._surrogate} if key.kind is Evidence.WORST_CASE_BLACK_BOX else {}

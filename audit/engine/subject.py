@@ -30,6 +30,8 @@ from audit.vocabulary import Capability
 
 PREDICTIONS = EvidenceKey(kind=Evidence.PREDICTIONS)
 REPEATS = 5
+NO_REFERENCE = "no reference model was given (--reference MODEL)"
+ITSELF = "this is the reference model itself"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +57,12 @@ def open_subject(
     is_reference: bool,
     allow_chance: bool,
     surrogate: Classifier | None = None,
+    reference: Subject | None = None,
 ) -> Subject:
     """Settle the outputs, predict the clean sample, and refuse what cannot be audited.
 
-    A model that answers at random is averaged where `settings.eot` says over how many calls.
+    A model that answers at random is averaged where `settings.eot` says over how many calls; `reference` is what it is compared
+    with.
 
     Raises:
         DataError: a label is outside the model's classes.
@@ -78,7 +82,8 @@ def open_subject(
         averaged_difference = _repeat_difference(classifier, means)
     averaged = classifier.identity.averaged
     classifier, no_transfer = beside(classifier, surrogate)
-    gatherer = Gatherer(classifier, dataset, indices, settings, journal, listen)
+    compared = None if reference is None else reference.gatherer
+    gatherer = Gatherer(classifier, dataset, indices, settings, journal, listen, compared)
     if classifier.identity.opaque:
         gatherer.gather_answers(PREDICTIONS)
     else:
@@ -102,7 +107,11 @@ def open_subject(
         averaged=averaged,
         averaged_difference=averaged_difference,
     )
-    lacks = classifier.lacks if no_transfer is None else {**classifier.lacks, Capability.SURROGATE: no_transfer}
+    lacks = dict(classifier.lacks)
+    if no_transfer is not None:
+        lacks[Capability.SURROGATE] = no_transfer
+    if reference is None:
+        lacks[Capability.REFERENCE] = ITSELF if is_reference else NO_REFERENCE
     planned = plan(CATALOG, lacks, settings, classifier.classes, int(np.prod(dataset.image_shape)), averaged)
     if at_random and averaged == 1:
         planned = _without_per_example_arms(planned, repeat_difference)

@@ -12,9 +12,11 @@ import scipy.special
 from audit import statistics
 from audit.evidence import (
     NATURAL_ERROR,
+    OF_REFERENCE,
     UNKNOWN,
     AccuracyEpsilon,
     Bools,
+    Corruptions,
     Evidence,
     EvidenceKey,
     EvidenceStore,
@@ -199,7 +201,9 @@ def failures_total(store: EvidenceStore, threats: tuple[Threat, ...]) -> int:
 def passes_of(store: EvidenceStore) -> tuple[int, int]:
     """Forward and backward passes behind the evidence, in images; the same whether it was measured now or found in a journal."""
     forward = backward = 0
-    for value in store.values():
+    for key, value in store.items():
+        if key.kind in OF_REFERENCE:
+            continue
         if isinstance(value, Probe | GradientProbe | ReferenceAttack | WorstCase | AccuracyEpsilon):
             forward += int(value.forward_passes.sum())
             backward += int(value.backward_passes.sum())
@@ -210,4 +214,6 @@ def passes_of(store: EvidenceStore) -> tuple[int, int]:
             backward += value.logits.size
         elif isinstance(value, FisherEstimate):
             forward += int(value.queries.sum())
+        elif isinstance(value, Corruptions):
+            forward += value.correct.size
     return forward, backward

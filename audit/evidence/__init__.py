@@ -16,6 +16,8 @@ several chunks. Evidence holds no images except the few failures that will be sh
 | accuracy_epsilon | AccuracyEpsilon | yes | predictions, a worst case |
 | fisher_spectrum | FisherSpectrum | no | predictions |
 | fisher_estimate | FisherEstimate | no | predictions, temperature |
+| corruptions | Corruptions | no | |
+| reference_predictions, reference_corruptions | as without `reference_` | no | the reference model |
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from audit.evidence.arrays import Floats as Floats
 from audit.evidence.arrays import Images as Images
 from audit.evidence.arrays import Ints as Ints
 from audit.evidence.arrays import Strings as Strings
+from audit.evidence.corruption import Corruptions as Corruptions
 from audit.evidence.fisher import FisherEstimate as FisherEstimate
 from audit.evidence.fisher import FisherSpectrum as FisherSpectrum
 from audit.evidence.probe import GradientHealth as GradientHealth
@@ -60,8 +63,16 @@ class Evidence(StrEnum):
     ACCURACY_EPSILON = "accuracy_epsilon"
     FISHER_SPECTRUM = "fisher_spectrum"
     FISHER_ESTIMATE = "fisher_estimate"
+    CORRUPTIONS = "corruptions"
+    REFERENCE_PREDICTIONS = "reference_predictions"
+    REFERENCE_CORRUPTIONS = "reference_corruptions"
 
 
+# What the reference model gave, as the evidence of a model that is compared with it.
+OF_REFERENCE: Mapping[Evidence, Evidence] = {
+    Evidence.REFERENCE_PREDICTIONS: Evidence.PREDICTIONS,
+    Evidence.REFERENCE_CORRUPTIONS: Evidence.CORRUPTIONS,
+}
 # Gathered on every example; the cost of the other kinds does not grow with the sample.
 ON_EVERY_EXAMPLE = frozenset(
     {Evidence.REFERENCE_ATTACK, Evidence.WORST_CASE_WHITE_BOX, Evidence.WORST_CASE_BLACK_BOX, Evidence.ACCURACY_EPSILON}
@@ -204,7 +215,17 @@ class AccuracyEpsilon:
     backward_passes: Ints
 
 
-RowEvidence = Predictions | Probe | GradientProbe | ReferenceAttack | WorstCase | AccuracyEpsilon | FisherSpectrum | FisherEstimate
+RowEvidence = (
+    Predictions
+    | Probe
+    | GradientProbe
+    | ReferenceAttack
+    | WorstCase
+    | AccuracyEpsilon
+    | FisherSpectrum
+    | FisherEstimate
+    | Corruptions
+)
 Fitted = Temperature | ProbeSample | GradientHealth
 AnyEvidence = RowEvidence | Fitted
 E = TypeVar("E")

@@ -76,6 +76,8 @@ _COLUMNS: dict[str, tuple[str, Statistic | None]] = {
     "fisher_spectral_norm_estimate": ("lambda_estimate_T", None),
     "fisher_spectral_norm_estimate_raw": ("lambda_estimate_raw", None),
     "fisher_trace_estimate": ("{key}", Statistic.MEDIAN),
+    "unnormalised_mean_corruption_error": ("{key}", Statistic.MEAN),
+    "corruption_error": ("{key}", Statistic.MEAN),
     "saturated_share": ("{key}", Statistic.SHARE),
     "linearised_margin_radius": ("margin_{variant}", Statistic.MEDIAN),
     "linearised_margin_share": ("{key}", Statistic.SHARE),

@@ -68,10 +68,11 @@ def test_the_robust_twin_ranks_first_under_attack(whole):
 
 def test_every_value_is_measured_or_says_why(whole):
     for model in result_of(whole[0]).models:
-        assert len(model.metrics) == 39
-        kinds = {record.outcome.kind for record in model.metrics}
-        assert kinds <= {"measured", "undefined"}
-        assert model.overall.undetermined, "corruption and stability are not measured yet, so the score is at most"
+        assert len(model.metrics) == 67
+        relative = {record.id for record in model.metrics if record.outcome.kind == "not_applicable"}
+        assert relative == {"mean_corruption_error", "relative_mean_corruption_error"}, "no reference model was given"
+        assert {record.outcome.kind for record in model.metrics if record.id not in relative} <= {"measured", "undefined"}
+        assert model.overall.undetermined == ("stability",), "stability is not measured yet, so the score is at most"
 
 
 def test_table_and_metrics_agree(whole):
@@ -189,6 +190,18 @@ def test_the_reference_is_audited_and_marked(digits_store, tmp_path):
     result = result_of(tmp_path / "out")
     assert [model.is_reference for model in result.models] == [False, True]
     assert len(result.subjects) == 1
+    subject, reference = result.models
+    assert subject.metric("mean_corruption_error").outcome.kind == "measured"
+    assert reference.metric("mean_corruption_error").outcome.because == "this is the reference model itself"
+
+
+def test_a_model_beside_itself_is_exactly_its_reference(digits_store, tmp_path):
+    done = run_small(digits_store.onnx_standard, tmp_path / "out", "--reference", digits_store.onnx_standard)
+    assert done.exit_code == 0, done.output
+    subject, reference = result_of(tmp_path / "out").models
+    assert subject.metric("mean_corruption_error").outcome.value == 1.0
+    own = [model.metric("unnormalised_mean_corruption_error").outcome for model in (subject, reference)]
+    assert own[0] == own[1] and 0 < own[0].value < 1
 
 
 @pytest.mark.parametrize(("bound", "code"), [("0.01", 0), ("0.999", 1)])
@@ -234,7 +247,7 @@ def test_plan_shows_what_runs_and_what_does_not(digits_store):
 def test_metrics_lists_and_defines():
     assert "clean_accuracy" in audit("metrics").output
     assert "S the examples" in audit("metrics", "attack_success_rate").output
-    assert len(json.loads(audit("metrics", "--json").output)) == 23
+    assert len(json.loads(audit("metrics", "--json").output)) == 29
     wrong = audit("metrics", "clean_acuracy")
     assert wrong.exit_code == 2
     assert "did you mean clean_accuracy?" in wrong.output

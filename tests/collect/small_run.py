@@ -26,6 +26,7 @@ SMALL = replace(
     curve_stages=2,
     fisher_samples=7,
     fisher_directions=12,
+    corruption_samples=6,
 )
 
 
