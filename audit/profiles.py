@@ -86,7 +86,8 @@ class Profile:
     `linf`, `l2` and `l1` are the white-box arm per norm; `score_based` and `label_only` the black-box arm by what a model answers.
     `curve` are multiples of the threat's epsilon, each attacked by the first `curve_stages` searches of the white-box arm, or by
     Square or HopSkipJump with `curve_queries`; `fisher_samples` examples enter the Fisher evidence, with `fisher_directions` query
-    directions each, and `corruption_samples` are corrupted in every way. Transfer runs where a surrogate is given; its steps are
+    directions each, and `corruption_samples` are corrupted in every way,
+    `sequence_samples` followed along sequences. Transfer runs where a surrogate is given; its steps are
     gradient steps there.
     """
 
@@ -105,6 +106,7 @@ class Profile:
     fisher_samples: int
     fisher_directions: int
     corruption_samples: int
+    sequence_samples: int
 
     def white_box(self, norm: Norm) -> tuple[Search, ...]:
         """The white-box arm of a norm."""
@@ -225,6 +227,7 @@ _THOROUGH = Profile(
     fisher_samples=1000,
     fisher_directions=256,
     corruption_samples=1000,
+    sequence_samples=500,
 )
 PROFILES = (
     Profile(
@@ -243,6 +246,7 @@ PROFILES = (
         fisher_samples=100,
         fisher_directions=64,
         corruption_samples=100,
+        sequence_samples=50,
     ),
     Profile(
         name="standard",
@@ -264,6 +268,7 @@ PROFILES = (
         fisher_samples=300,
         fisher_directions=128,
         corruption_samples=500,
+        sequence_samples=200,
     ),
     _THOROUGH,
     replace(

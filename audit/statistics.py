@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -242,7 +243,9 @@ def over_examples(count: int, statistic: Callable[[Floats], Floats], *, seed: in
         return found if np.ndim(rows) > 1 else found[0]
 
     whole = float(statistic(np.full((1, count), 1 / count))[0])
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore"), warnings.catch_warnings():
+        # Resamples that all give one value are a point, as below; nothing else is wrong with them.
+        warnings.simplefilter("ignore", scipy.stats.DegenerateDataWarning)
         found = _resampled((np.arange(count, dtype=np.float64),), resampled, level=LEVEL, resamples=RESAMPLES, seed=seed)
     drawn, ends = found.bootstrap_distribution, found.confidence_interval
     if not np.isfinite(drawn).all():

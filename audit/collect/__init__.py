@@ -21,6 +21,7 @@ from audit.collect import (
     predictions,
     probe,
     reference_attack,
+    sequences,
     worst_case,
 )
 from audit.collect.gradient_health import fit_gradient_health
@@ -176,6 +177,14 @@ COLLECTORS: Mapping[Evidence, Collector] = {
             needs=frozenset(),
             collect=corruptions.collect,
             reads=frozenset({"seed", "profile.corruption_samples"}),
+        ),
+        Collector(
+            kind=Evidence.SEQUENCES,
+            per_threat=False,
+            capabilities=_LABELS,
+            needs=frozenset(),
+            collect=sequences.collect,
+            reads=frozenset({"seed", "profile.sequence_samples"}),
         ),
     )
 }

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from audit.attacks.health import RANDOM_TRIES, STEP_SIZES
 from audit.attacks.targets import passes as jacobian_passes
 from audit.collect.probe import NOISE_DRAWS, PROBE_EXAMPLES, PROBE_QUERIES, PROBE_STEPS, budgets
+from audit.corruptions.families import FAMILIES, FRAMES
 from audit.corruptions.parameters import KINDS, SEVERITIES
 from audit.evidence import Evidence, EvidenceKey
 from audit.fisher.queries import rows_asked
@@ -34,7 +35,7 @@ def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str]
     """Forward and backward passes per image at most.
 
     The probe is made on `PROBE_EXAMPLES` images only, Fisher evidence on the profile's `fisher_samples`, corruptions on its
-    `corruption_samples`.
+    `corruption_samples` and sequences on its `sequence_samples`.
     """
     profile = settings.profile
     gradients, scores = Capability.GRADIENTS not in lacks, Capability.SCORES not in lacks
@@ -80,7 +81,9 @@ def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str]
             return sum(rows_asked(dimension, profile.fisher_directions)), 0
         case Evidence.CORRUPTIONS:
             return len(KINDS) * len(SEVERITIES), 0
-        case Evidence.REFERENCE_PREDICTIONS | Evidence.REFERENCE_CORRUPTIONS:
+        case Evidence.SEQUENCES:
+            return len(FAMILIES) * FRAMES, 0
+        case Evidence.REFERENCE_PREDICTIONS | Evidence.REFERENCE_CORRUPTIONS | Evidence.REFERENCE_SEQUENCES:
             # Paid for once, by the reference model itself.
             return 0, 0
         case Evidence.TEMPERATURE | Evidence.PROBE_SAMPLE | Evidence.GRADIENT_HEALTH:
@@ -144,6 +147,8 @@ def images_sent(kind: Evidence, settings: Settings, forward: int, dimension: int
         return forward * min(whole_blocks(samples), whole_blocks(PROBE_EXAMPLES) + (parts - 1) * settings.block_rows)
     if kind is Evidence.CORRUPTIONS:
         return forward * whole_blocks(min(samples, settings.profile.corruption_samples))
+    if kind is Evidence.SEQUENCES:
+        return forward * whole_blocks(min(samples, settings.profile.sequence_samples))
     if kind is not Evidence.FISHER_ESTIMATE:
         # Attacks ask about all that is left of a chunk at once, which is a number of whole blocks.
         return forward * whole_blocks(samples)

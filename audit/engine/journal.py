@@ -34,6 +34,7 @@ from audit.evidence import (
     Probe,
     ProbeSample,
     ReferenceAttack,
+    Sequences,
     ShownFailure,
     Temperature,
     WorstCase,
@@ -52,7 +53,7 @@ _KINDS = {
     kind.__name__: kind
     for kind in (
         *(Predictions, Temperature, ProbeSample, Probe, GradientProbe, GradientHealth, ReferenceAttack, WorstCase),
-        *(AccuracyEpsilon, FisherSpectrum, FisherEstimate, Corruptions),
+        *(AccuracyEpsilon, FisherSpectrum, FisherEstimate, Corruptions, Sequences),
     )
 }
 

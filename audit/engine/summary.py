@@ -27,6 +27,7 @@ from audit.evidence import (
     Predictions,
     Probe,
     ReferenceAttack,
+    Sequences,
     ShownFailure,
     WorstCase,
 )
@@ -216,4 +217,6 @@ def passes_of(store: EvidenceStore) -> tuple[int, int]:
             forward += int(value.queries.sum())
         elif isinstance(value, Corruptions):
             forward += value.correct.size
+        elif isinstance(value, Sequences):
+            forward += value.flips.size * value.frames
     return forward, backward

@@ -17,7 +17,8 @@ several chunks. Evidence holds no images except the few failures that will be sh
 | fisher_spectrum | FisherSpectrum | no | predictions |
 | fisher_estimate | FisherEstimate | no | predictions, temperature |
 | corruptions | Corruptions | no | |
-| reference_predictions, reference_corruptions | as without `reference_` | no | the reference model |
+| sequences | Sequences | no | |
+| reference_predictions, reference_corruptions, reference_sequences | as without `reference_` | no | the reference model |
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from audit.evidence.arrays import Images as Images
 from audit.evidence.arrays import Ints as Ints
 from audit.evidence.arrays import Strings as Strings
 from audit.evidence.corruption import Corruptions as Corruptions
+from audit.evidence.corruption import Sequences as Sequences
 from audit.evidence.fisher import FisherEstimate as FisherEstimate
 from audit.evidence.fisher import FisherSpectrum as FisherSpectrum
 from audit.evidence.probe import GradientHealth as GradientHealth
@@ -64,14 +66,17 @@ class Evidence(StrEnum):
     FISHER_SPECTRUM = "fisher_spectrum"
     FISHER_ESTIMATE = "fisher_estimate"
     CORRUPTIONS = "corruptions"
+    SEQUENCES = "sequences"
     REFERENCE_PREDICTIONS = "reference_predictions"
     REFERENCE_CORRUPTIONS = "reference_corruptions"
+    REFERENCE_SEQUENCES = "reference_sequences"
 
 
 # What the reference model gave, as the evidence of a model that is compared with it.
 OF_REFERENCE: Mapping[Evidence, Evidence] = {
     Evidence.REFERENCE_PREDICTIONS: Evidence.PREDICTIONS,
     Evidence.REFERENCE_CORRUPTIONS: Evidence.CORRUPTIONS,
+    Evidence.REFERENCE_SEQUENCES: Evidence.SEQUENCES,
 }
 # Gathered on every example; the cost of the other kinds does not grow with the sample.
 ON_EVERY_EXAMPLE = frozenset(
@@ -225,6 +230,7 @@ RowEvidence = (
     | FisherSpectrum
     | FisherEstimate
     | Corruptions
+    | Sequences
 )
 Fitted = Temperature | ProbeSample | GradientHealth
 AnyEvidence = RowEvidence | Fitted

@@ -37,3 +37,21 @@ class Corruptions:
     def error(self) -> Floats:
         """1 where the answer is wrong, (m, c, 5)."""
         return 1.0 - self.correct.astype(np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sequences:
+    """How often the answer to m examples changed along the `frames` of each of f families: `flips` (m, f), at most frames - 1.
+
+    Frames of noise are compared with the first one, the others with the one before. `positions` (m,) in the sample.
+    """
+
+    positions: Ints
+    families: tuple[str, ...]
+    frames: int
+    flips: Ints
+
+    @property
+    def flip_share(self) -> Floats:
+        """The share of the comparisons in which the answer differs, (m, f)."""
+        return self.flips / float(self.frames - 1)

@@ -5,7 +5,7 @@ Adding a metric touches its family's file, this tuple and a test.
 
 from __future__ import annotations
 
-from audit.metrics import accuracy, adversarial, corruption, fisher, margin
+from audit.metrics import accuracy, adversarial, corruption, fisher, flips, margin
 from audit.metrics.spec import Metric
 
 CATALOG: tuple[Metric, ...] = (
@@ -26,6 +26,9 @@ CATALOG: tuple[Metric, ...] = (
     corruption.clean_subtracted_corruption_error,
     corruption.corruption_error,
     corruption.corruption_error_by_severity,
+    flips.mean_flip_rate,
+    flips.mean_flip_probability,
+    flips.flip_probability,
     fisher.fisher_spectral_norm,
     fisher.fisher_spectral_norm_raw,
     fisher.fisher_trace,

@@ -6,7 +6,7 @@ import numpy as np
 
 from audit import statistics
 from audit.corruptions.parameters import BENCHMARK_KINDS, KINDS
-from audit.errors import Undefined
+from audit.errors import MissingCapability, Undefined
 from audit.evidence import Bools, Corruptions, Floats, Predictions
 from audit.metrics.estimates import average
 from audit.metrics.spec import Estimate, metric
@@ -121,7 +121,7 @@ def corruption_error(corruptions: Corruptions, variant: str) -> Estimate:
     """Error under one kind of corruption.
 
     The share of wrong answers under one kind, over its five severities.
-    Undefined when: the kind changes nothing about such images, or no example was corrupted.
+    Undefined when: no example was corrupted.
 
     >>> from audit.metrics.corruption import corruption_error
     >>> from types import SimpleNamespace
@@ -133,7 +133,7 @@ def corruption_error(corruptions: Corruptions, variant: str) -> Estimate:
     """
     if variant not in corruptions.kinds:
         because = dict(zip(corruptions.left_out, corruptions.left_out_because, strict=True))
-        raise Undefined(because.get(variant, "there are no such corrupted images"))
+        raise MissingCapability(because.get(variant, "there are no such corrupted images"))
     if len(corruptions.positions) == 0:
         raise Undefined("no example was corrupted")
     remarks = (FROST,) if variant == "frost" and corruptions.source == "made here" else ()

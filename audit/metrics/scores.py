@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,7 +27,6 @@ from audit.result import (
 )
 from audit.vocabulary import Threat
 
-NOT_IN_THIS_VERSION = "perturbation sequences are not part of this version"
 VOIDING_CHECKS = (9, 15)
 # Per arm the metric's id, and the arm's name where a score stands for it.
 ARMS = {
@@ -120,6 +120,16 @@ def _kept(evidence: Corruptions, store: EvidenceStore) -> Outcome:
     )
 
 
+def _stability(metrics: Mapping[str, MetricRecord]) -> ScoreRecord:
+    """1 - mean flip probability."""
+    outcome = metrics["mean_flip_probability"].outcome
+    if isinstance(outcome, Measured):
+        found = outcome.interval
+        ends = None if found is None else replace(found, low=1 - found.high, high=1 - found.low)
+        outcome = replace(outcome, value=1 - outcome.value, interval=ends)
+    return ScoreRecord(dimension="stability", means="answers unchanged along sequences", outcome=_scaled(outcome))
+
+
 def scores(
     store: EvidenceStore,
     skipped: Mapping[EvidenceKey, str],
@@ -135,9 +145,7 @@ def scores(
         *(_adversarial(store, skipped, metrics, threat) for threat in threats),
         *(_local_margin(metrics, checks, threat) for threat in threats),
         _corruption(store, metrics),
-        ScoreRecord(
-            dimension="stability", means="answers unchanged along sequences", outcome=NotApplicable(because=NOT_IN_THIS_VERSION)
-        ),
+        _stability(metrics),
     )
 
 

@@ -78,6 +78,8 @@ _COLUMNS: dict[str, tuple[str, Statistic | None]] = {
     "fisher_trace_estimate": ("{key}", Statistic.MEDIAN),
     "unnormalised_mean_corruption_error": ("{key}", Statistic.MEAN),
     "corruption_error": ("{key}", Statistic.MEAN),
+    "mean_flip_probability": ("{key}", Statistic.MEAN),
+    "flip_probability": ("{key}", Statistic.MEAN),
     "saturated_share": ("{key}", Statistic.SHARE),
     "linearised_margin_radius": ("margin_{variant}", Statistic.MEDIAN),
     "linearised_margin_share": ("{key}", Statistic.SHARE),

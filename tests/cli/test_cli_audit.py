@@ -68,11 +68,13 @@ def test_the_robust_twin_ranks_first_under_attack(whole):
 
 def test_every_value_is_measured_or_says_why(whole):
     for model in result_of(whole[0]).models:
-        assert len(model.metrics) == 67
-        relative = {record.id for record in model.metrics if record.outcome.kind == "not_applicable"}
-        assert relative == {"mean_corruption_error", "relative_mean_corruption_error"}, "no reference model was given"
-        assert {record.outcome.kind for record in model.metrics if record.id not in relative} <= {"measured", "undefined"}
-        assert model.overall.undetermined == ("stability",), "stability is not measured yet, so the score is at most"
+        assert len(model.metrics) == 79
+        missing = {record.key for record in model.metrics if record.outcome.kind == "not_applicable"}
+        # No reference model was given, and the images are grey.
+        relative = {"mean_corruption_error", "relative_mean_corruption_error", "mean_flip_rate"}
+        assert missing == relative | {"corruption_error/saturate"}
+        assert {record.outcome.kind for record in model.metrics if record.key not in missing} <= {"measured", "undefined"}
+        assert {score.dimension for score in model.scores if score.outcome.kind == "measured"} >= {"corruption", "stability"}
 
 
 def test_table_and_metrics_agree(whole):
@@ -247,7 +249,7 @@ def test_plan_shows_what_runs_and_what_does_not(digits_store):
 def test_metrics_lists_and_defines():
     assert "clean_accuracy" in audit("metrics").output
     assert "S the examples" in audit("metrics", "attack_success_rate").output
-    assert len(json.loads(audit("metrics", "--json").output)) == 29
+    assert len(json.loads(audit("metrics", "--json").output)) == 32
     wrong = audit("metrics", "clean_acuracy")
     assert wrong.exit_code == 2
     assert "did you mean clean_accuracy?" in wrong.output

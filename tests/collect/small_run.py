@@ -27,6 +27,7 @@ SMALL = replace(
     fisher_samples=7,
     fisher_directions=12,
     corruption_samples=6,
+    sequence_samples=3,
 )
 
 

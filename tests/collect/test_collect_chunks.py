@@ -89,7 +89,7 @@ def test_chunking_changes_no_bit_where_the_model_fails(run, sample):
     images[::4, 0, 3, 3] = 0.89
     sample = replace(sample, images=images)
     run = replace(run, classifier=wrap(Fragile(small_run.network()), image_shape=(1, 8, 8), device="cpu", block_rows=8))
-    refusing = {Evidence.FISHER_SPECTRUM, Evidence.FISHER_ESTIMATE, Evidence.CORRUPTIONS}
+    refusing = {Evidence.FISHER_SPECTRUM, Evidence.FISHER_ESTIMATE, Evidence.CORRUPTIONS, Evidence.SEQUENCES}
     kinds = [kind for kind in COLLECTORS if kind not in refusing]
     whole = everything(run, sample, kinds, 1000)
     for size in (1, 6):
@@ -130,7 +130,7 @@ def test_order_changes_no_bit(run, run_without_gradients, sample):
             else:
                 back = (
                     np.argsort(mixed[key].positions)
-                    if key.kind in (Evidence.FISHER_SPECTRUM, Evidence.CORRUPTIONS)
+                    if key.kind in (Evidence.FISHER_SPECTRUM, Evidence.CORRUPTIONS, Evidence.SEQUENCES)
                     else np.argsort(order)
                 )
                 assert_equal(value, mixed[key], back)
@@ -157,7 +157,7 @@ def test_why_not_speaks_in_words():
     assert {kind for kind in Evidence if why_not(kind, lacking) is None} == queried
     lacking[Capability.SCORES] = "labels only"
     labelled = {Evidence.PREDICTIONS, Evidence.PROBE_SAMPLE, Evidence.WORST_CASE_BLACK_BOX, Evidence.ACCURACY_EPSILON}
-    labelled |= {Evidence.CORRUPTIONS, *OF_REFERENCE}
+    labelled |= {Evidence.CORRUPTIONS, Evidence.SEQUENCES, *OF_REFERENCE}
     assert {kind for kind in Evidence if why_not(kind, lacking) is None} == labelled
     lacking[Capability.REFERENCE] = "none was given"
     assert {why_not(kind, lacking) for kind in OF_REFERENCE} == {"none was given"}

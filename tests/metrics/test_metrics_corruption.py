@@ -8,7 +8,7 @@ from corruption_by_hand import corruptions, random_corruptions
 from evidence_by_hand import predictions
 
 from audit.corruptions.parameters import KINDS
-from audit.errors import Undefined
+from audit.errors import MissingCapability, Undefined
 from audit.metrics import corruption
 
 # Two images, two kinds: wrong in 3 + 1 of 5 and in 5 + 0 of 5.
@@ -85,7 +85,7 @@ def test_nothing_corrupted_gives_nothing():
     with pytest.raises(Undefined, match="no example"):
         corruption.corruption_error(corruptions=none, variant=KINDS[0])
     grey = corruptions(OWN.correct, left_out=("saturate",), left_out_because=("grey images have no saturation",))
-    with pytest.raises(Undefined, match="no saturation"):
+    with pytest.raises(MissingCapability, match="no saturation"):
         corruption.corruption_error(corruptions=grey, variant="saturate")
 
 

@@ -36,10 +36,11 @@ def record(key: str, outcome) -> MetricRecord:
     )
 
 
-def scored(arms, white=None, black=None, margin=None, checks=(), skipped=None, corrupted=None, evidence=None):
+def scored(arms, white=None, black=None, margin=None, checks=(), skipped=None, corrupted=None, evidence=None, flipped=None):
     """The scores by dimension of a model with these arms and metric outcomes."""
     outcomes = {
         "clean_accuracy": measured(0.8),
+        "mean_flip_probability": flipped or NotApplicable(because="not measured"),
         "unnormalised_mean_corruption_error": corrupted or NotApplicable(because="not measured"),
         key_of("adversarial_accuracy_white_box", None, LINF): white or measured(0.5),
         key_of("adversarial_accuracy_black_box", None, LINF): black or measured(0.6),
@@ -129,6 +130,13 @@ def test_the_corruption_score_is_what_is_kept_of_the_clean_accuracy():
     assert corrupted_score(place < 18, place < 16).value == 100.0
     assert corrupted_score(place < 8, place < 0) == Undefined(because="no clean image is classified correctly")
     assert isinstance(scored({WHITE: arm(40)})["corruption"].outcome, NotApplicable)
+
+
+def test_the_stability_score_is_what_does_not_flip():
+    found = scored({WHITE: arm(40)}, flipped=measured(0.2))["stability"].outcome
+    wilson = statistics.proportion(20, 100)
+    assert found.value == pytest.approx(80.0) and found.samples == 100
+    assert (found.interval.low, found.interval.high) == pytest.approx((100 - 100 * wilson.high, 100 - 100 * wilson.low))
 
 
 def test_overall_is_the_weakest_and_only_an_upper_bound_while_dimensions_are_missing():
