@@ -143,24 +143,13 @@ def run_audit(request: AuditRequest, listen: Listener = _silent) -> AuditRun:
     return run
 
 
-def _audit(
-    request: AuditRequest,
-    sample: Sample,
-    on: Grounds,
-    folder: Path,
-    journal: Journal,
-    listen: Listener,
-) -> AuditRun:
+def _audit(request: AuditRequest, sample: Sample, on: Grounds, folder: Path, journal: Journal, listen: Listener) -> AuditRun:
     settings, indices = request.settings, sample.indices
     classifiers, sample = load_models(request, sample)
     dataset = sample.dataset
     if request.time_budget is not None:
         journal.begin()
-
-        def on_part(part: Ints) -> list[Gathered]:
-            opened = open_subjects(request, classifiers, dataset, part, journal, listen)
-            return [gather_stages(subject, settings, interrupted=False)[0] for subject in opened]
-
+        on_part = partial(gather_part, request, classifiers, dataset, journal=journal, listen=listen)
         indices = affordable(request.time_budget, on_part, indices, settings, journal)
     subjects = open_subjects(request, classifiers, dataset, indices, journal, listen)
     # From here on there is something to go on with; a model that was refused leaves the folder as it was.
@@ -262,6 +251,14 @@ def open_subjects(
     references = [opened(classifier, is_reference=True) for classifier in classifiers[audited:]]
     reference = references[0] if references else None
     return [*(opened(each, is_reference=False, reference=reference) for each in classifiers[:audited]), *references]
+
+
+def gather_part(
+    request: AuditRequest, classifiers: list[Classifier], dataset: Dataset, part: Ints, *, journal: Journal, listen: Listener
+) -> list[Gathered]:
+    """Gather the evidence of every model on a part of the sample."""
+    opened = open_subjects(request, classifiers, dataset, part, journal, listen)
+    return [gather_stages(subject, request.settings, interrupted=False)[0] for subject in opened]
 
 
 def gather_stages(subject: Subject, settings: Settings, *, interrupted: bool) -> tuple[Gathered, bool]:

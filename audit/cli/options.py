@@ -116,7 +116,7 @@ def settings_of(
     samples: int | None,
     seed: int,
     device: str,
-    eot: int | None,
+    eot: int | None = None,
     keep_images: bool = True,
 ) -> Settings:
     """Settings from the command line; each threat counts once.

@@ -158,9 +158,9 @@ COLLECTORS: Mapping[Evidence, Collector] = {
             kind=Evidence.FISHER_SPECTRUM,
             per_threat=False,
             capabilities=_GRADIENTS,
-            needs=_CLEAN,
+            needs=_CLEAN | {Evidence.TEMPERATURE},
             collect=fisher_spectrum.collect,
-            reads=frozenset({"profile.fisher_samples"}),
+            reads=frozenset({"seed", "profile.fisher_samples", "keep_images"}),
         ),
         Collector(
             kind=Evidence.FISHER_ESTIMATE,

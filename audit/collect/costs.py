@@ -6,27 +6,28 @@ from collections.abc import Mapping, Sequence
 
 from audit.attacks.health import RANDOM_TRIES, STEP_SIZES
 from audit.attacks.targets import passes as jacobian_passes
+from audit.collect.fisher_spectrum import MOST_CLASSES_EXACT
 from audit.collect.probe import NOISE_DRAWS, PROBE_EXAMPLES, PROBE_QUERIES, PROBE_STEPS, budgets
 from audit.corruptions.families import FAMILIES, FRAMES
 from audit.corruptions.parameters import KINDS, SEVERITIES
 from audit.evidence import Evidence, EvidenceKey
+from audit.fisher.lanczos import MOST_ITERATIONS, TRACE_PROBES
+from audit.fisher.margin import MAX_OTHERS
 from audit.fisher.queries import rows_asked
 from audit.profiles import NOISE, TRANSFER, Search
 from audit.settings import Settings
 from audit.vocabulary import Capability, Norm
 
-# The exact Jacobian takes one backward pass per class and keeps K x K values per image.
-MOST_CLASSES_EXACT = 100
 # Searches whose steps take no backward pass.
 _ONLY_ASKING = frozenset({NOISE, "Square"})
 
 
-def too_expensive(kind: Evidence, classes: int) -> str | None:
-    """Why a model with this many classes is not measured exactly; None where it is."""
-    if kind is Evidence.FISHER_SPECTRUM and classes > MOST_CLASSES_EXACT:
+def not_repeatable(kind: Evidence, classes: int, averaged: int) -> str | None:
+    """Why a model that answers at random cannot be measured so with this many classes; None where it can."""
+    if kind is Evidence.FISHER_SPECTRUM and classes > MOST_CLASSES_EXACT and averaged > 1:
         return (
-            f"the exact Fisher information takes one backward pass per class, and {classes} classes are more than "
-            f"{MOST_CLASSES_EXACT}; read the query-only estimate"
+            f"with more than {MOST_CLASSES_EXACT} classes the Fisher information is iterated, which needs a model that answers the "
+            "same twice; read the query-only estimate"
         )
     return None
 
@@ -76,7 +77,10 @@ def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str]
             assert key.threat is not None, "a curve belongs to a threat"
             return _white_box(profile.white_box(key.threat.norm)[: profile.curve_stages], classes, points)
         case Evidence.FISHER_SPECTRUM:
-            return 1, classes
+            if classes <= MOST_CLASSES_EXACT:
+                return 1, classes
+            iterated = 1 + TRACE_PROBES + 2 * 2 * MOST_ITERATIONS + min(MAX_OTHERS, classes - 1) + 1
+            return iterated, iterated
         case Evidence.FISHER_ESTIMATE:
             return sum(rows_asked(dimension, profile.fisher_directions)), 0
         case Evidence.CORRUPTIONS:
@@ -88,6 +92,17 @@ def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str]
             return 0, 0
         case Evidence.TEMPERATURE | Evidence.PROBE_SAMPLE | Evidence.GRADIENT_HEALTH:
             return 0, 0
+
+
+def examples_at_most(kind: Evidence, settings: Settings) -> int | None:
+    """On how many examples a kind is gathered at most; None where it is on all."""
+    match kind:
+        case Evidence.PROBE | Evidence.GRADIENT_PROBE:
+            return PROBE_EXAMPLES
+        case Evidence.FISHER_SPECTRUM | Evidence.FISHER_ESTIMATE:
+            return settings.profile.fisher_samples
+        case _:
+            return None
 
 
 def escalated_passes(key: EvidenceKey, settings: Settings, classes: int) -> tuple[int, int] | None:

@@ -35,6 +35,7 @@ from audit.evidence import (
     ProbeSample,
     ReferenceAttack,
     Sequences,
+    ShownDirection,
     ShownFailure,
     Temperature,
     WorstCase,
@@ -56,6 +57,8 @@ _KINDS = {
         *(AccuracyEpsilon, FisherSpectrum, FisherEstimate, Corruptions, Sequences),
     )
 }
+# What evidence keeps as examples to show, in a field `shown`.
+_SHOWN: dict[type, type[ShownFailure] | type[ShownDirection]] = {WorstCase: ShownFailure, FisherSpectrum: ShownDirection}
 
 
 class Journal:
@@ -179,9 +182,10 @@ def encode(evidence: AnyEvidence) -> bytes:
         elif isinstance(value, Threat):
             plain[field.name] = str(value)
         elif field.name == "shown":
-            plain[field.name] = [failure.position for failure in value]
-            for index, failure in enumerate(value):
-                arrays[f"shown-{index}-clean"], arrays[f"shown-{index}-adversarial"] = failure.clean, failure.adversarial
+            plain[field.name] = len(value)
+            for index, example in enumerate(value):
+                for part in fields(example):
+                    arrays[f"shown-{index}-{part.name}"] = np.asarray(getattr(example, part.name))
         else:
             plain[field.name] = value
     arrays["plain"] = np.array(json.dumps({"kind": type(evidence).__name__, "values": plain}))
@@ -189,6 +193,11 @@ def encode(evidence: AnyEvidence) -> bytes:
     np.savez(buffer, **arrays)
     body = buffer.getvalue()
     return hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+
+
+def _plain(value: np.ndarray) -> Any:
+    """An array as it is, a single value as a Python number."""
+    return value if value.ndim else value.item()
 
 
 def decode(content: bytes) -> AnyEvidence:
@@ -208,11 +217,10 @@ def decode(content: bytes) -> AnyEvidence:
             if field.name == "threat":
                 found[field.name] = Threat.parse(values["threat"])
             elif field.name == "shown":
+                shown = _SHOWN[kind]
                 found[field.name] = tuple(
-                    ShownFailure(
-                        position=position, clean=archive[f"shown-{i}-clean"], adversarial=archive[f"shown-{i}-adversarial"]
-                    )
-                    for i, position in enumerate(values["shown"])
+                    shown(**{part.name: _plain(archive[f"shown-{index}-{part.name}"]) for part in fields(shown)})
+                    for index in range(values["shown"])
                 )
             elif field.name in values:
                 value = values[field.name]

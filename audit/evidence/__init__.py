@@ -14,7 +14,7 @@ several chunks. Evidence holds no images except the few failures that will be sh
 | reference_attack | ReferenceAttack | yes | predictions |
 | worst_case_white_box, worst_case_black_box | WorstCase | yes | predictions; gradient health for the first |
 | accuracy_epsilon | AccuracyEpsilon | yes | predictions, a worst case |
-| fisher_spectrum | FisherSpectrum | no | predictions |
+| fisher_spectrum | FisherSpectrum | no | predictions, temperature |
 | fisher_estimate | FisherEstimate | no | predictions, temperature |
 | corruptions | Corruptions | no | |
 | sequences | Sequences | no | |
@@ -39,6 +39,8 @@ from audit.evidence.corruption import Corruptions as Corruptions
 from audit.evidence.corruption import Sequences as Sequences
 from audit.evidence.fisher import FisherEstimate as FisherEstimate
 from audit.evidence.fisher import FisherSpectrum as FisherSpectrum
+from audit.evidence.fisher import ShownDirection as ShownDirection
+from audit.evidence.fisher import most_sensitive as most_sensitive
 from audit.evidence.probe import GradientHealth as GradientHealth
 from audit.evidence.probe import GradientProbe as GradientProbe
 from audit.evidence.probe import Probe as Probe
@@ -273,7 +275,8 @@ def merge(parts: Sequence[RowEvidence]) -> RowEvidence:
         if isinstance(values[0], np.ndarray):
             joined[field.name] = np.concatenate(values, axis=0)
         elif field.name == "shown":
-            joined[field.name] = tuple(failure for value in values for failure in value)
+            shown = tuple(example for value in values for example in value)
+            joined[field.name] = most_sensitive(shown) if isinstance(first, FisherSpectrum) else shown
         elif any(value != values[0] for value in values):
             raise ValueError(f"chunks disagree on {type(first).__name__}.{field.name}: {values}")
         else:

@@ -9,7 +9,7 @@ import torch
 
 from audit.collect import COLLECTORS, FITS, why_not
 from audit.data import Chunk
-from audit.evidence import OF_REFERENCE, UNKNOWN, Evidence, EvidenceKey, EvidenceStore, ShownFailure
+from audit.evidence import OF_REFERENCE, UNKNOWN, Evidence, EvidenceKey, EvidenceStore
 from audit.models import resolve_outputs
 from audit.models.torch_module import wrap
 from audit.vocabulary import Capability, Threat
@@ -38,16 +38,17 @@ def assert_equal(first, second, order=None):
             assert a.dtype.kind == b.dtype.kind and a.shape == b.shape, field.name
             np.testing.assert_array_equal(a, b, err_msg=f"{type(first).__name__}.{field.name}")
         elif field.name == "shown":
-            assert_same_failures(a, b)
+            assert_same_examples(a, b)
         else:
             assert a == b, field.name
 
 
-def assert_same_failures(first: tuple[ShownFailure, ...], second: tuple[ShownFailure, ...]):
-    first, second = (sorted(part, key=lambda failure: failure.position) for part in (first, second))
-    assert [failure.position for failure in first] == [failure.position for failure in second]
+def assert_same_examples(first, second):
+    first, second = (sorted(part, key=lambda example: example.position) for part in (first, second))
+    assert [example.position for example in first] == [example.position for example in second]
     for a, b in zip(first, second, strict=True):
-        np.testing.assert_array_equal(a.adversarial, b.adversarial)
+        for field in fields(a):
+            np.testing.assert_array_equal(getattr(a, field.name), getattr(b, field.name))
 
 
 @pytest.mark.parametrize("threat", ["linf:0.03", "l2:0.3", "l1:2"])

@@ -171,7 +171,8 @@ def test_the_declared_settings_are_the_ones_read(gathered, digits_store):
             {"seed": 1},
             {
                 *("probe", "gradient_probe", "gradient_health", "reference_attack", "worst_case_white_box"),
-                *("worst_case_black_box", "accuracy_epsilon", "fisher_estimate", "corruptions", "sequences"),
+                *("worst_case_black_box", "accuracy_epsilon", "fisher_spectrum", "fisher_estimate"),
+                *("corruptions", "sequences"),
             },
         ),
         ({"profile": replace(SETTINGS.profile, score_based=small_arms.queries(1, 7))}, {"worst_case_black_box"}),
@@ -276,6 +277,7 @@ def test_a_killed_audit_goes_on_with_identical_numbers(measured, digits_store, t
         "--out",
         str(out),
         "--no-mlflow",
+        "--no-pdf",
     ]
     for threat in THREATS:
         command += ["--threat", str(threat)]
