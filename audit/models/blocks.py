@@ -21,8 +21,9 @@ _NO_MEMORY = ("DefaultCPUAllocator: can't allocate memory", "Failed to allocate 
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """`rows` (b,) indices into the images given; the last `b - valid` repeat a valid row and their results are dropped."""
+    """`rows` (b,) indices into the images given, from `start` on; the last `b - valid` repeat a valid row: their results go."""
 
+    start: int
     rows: torch.Tensor
     valid: int
 
@@ -32,7 +33,7 @@ def blocks(count: int, block_rows: int, device: torch.device) -> Iterator[Block]
     for start in range(0, count, block_rows):
         rows = torch.arange(start, start + block_rows, device=device)
         # The padding is a valid row, so that whatever is computed from it is finite and its index is in range.
-        yield Block(rows=rows.clamp(max=count - 1), valid=min(block_rows, count - start))
+        yield Block(start=start, rows=rows.clamp(max=count - 1), valid=min(block_rows, count - start))
 
 
 def map_blocks(
@@ -43,16 +44,22 @@ def map_blocks(
     Args:
         images: (n, c, h, w), n >= 1.
         block_rows: rows per block.
-        run: (block images (b, c, h, w), row indices (b,)) -> tensors with b rows each.
+        run: (block images (b, c, h, w), a copy that it may change, row indices (b,)) -> tensors with b rows each.
 
     Returns:
         As many tensors as `run` returns, n rows each.
     """
     parts = [
-        tuple(result[: block.valid] for result in _fitting(run, images[block.rows], block.rows))
+        tuple(result[: block.valid] for result in _fitting(run, _copied(images, block), block.rows))
         for block in blocks(images.shape[0], block_rows, images.device)
     ]
     return tuple(torch.cat(columns) for columns in zip(*parts, strict=True))
+
+
+def _copied(images: torch.Tensor, block: Block) -> torch.Tensor:
+    """The images of a block; those of a full one lie side by side, which is quicker to copy."""
+    full = block.valid == len(block.rows)
+    return images[block.start : block.start + block.valid].clone() if full else images[block.rows]
 
 
 def score_blocks(
