@@ -11,6 +11,7 @@ import time
 import uuid
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
@@ -142,24 +143,13 @@ def run_audit(request: AuditRequest, listen: Listener = _silent) -> AuditRun:
     return run
 
 
-def _audit(
-    request: AuditRequest,
-    sample: Sample,
-    on: Grounds,
-    folder: Path,
-    journal: Journal,
-    listen: Listener,
-) -> AuditRun:
+def _audit(request: AuditRequest, sample: Sample, on: Grounds, folder: Path, journal: Journal, listen: Listener) -> AuditRun:
     settings, indices = request.settings, sample.indices
     classifiers, sample = load_models(request, sample)
     dataset = sample.dataset
     if request.time_budget is not None:
         journal.begin()
-
-        def on_part(part: Ints) -> list[Gathered]:
-            opened = open_subjects(request, classifiers, dataset, part, journal, listen)
-            return [gather_stages(subject, settings, interrupted=False)[0] for subject in opened]
-
+        on_part = partial(gather_part, request, classifiers, dataset, journal=journal, listen=listen)
         indices = affordable(request.time_budget, on_part, indices, settings, journal)
     subjects = open_subjects(request, classifiers, dataset, indices, journal, listen)
     # From here on there is something to go on with; a model that was refused leaves the folder as it was.
@@ -260,6 +250,14 @@ def open_subjects(
         )
         for place, classifier in enumerate(classifiers)
     ]
+
+
+def gather_part(
+    request: AuditRequest, classifiers: list[Classifier], dataset: Dataset, part: Ints, *, journal: Journal, listen: Listener
+) -> list[Gathered]:
+    """Gather the evidence of every model on a part of the sample."""
+    opened = open_subjects(request, classifiers, dataset, part, journal, listen)
+    return [gather_stages(subject, request.settings, interrupted=False)[0] for subject in opened]
 
 
 def gather_stages(subject: Subject, settings: Settings, *, interrupted: bool) -> tuple[Gathered, bool]:

@@ -182,7 +182,7 @@ class Cascade:
 
 @dataclass(frozen=True, kw_only=True)
 class ClassRow:
-    """Clean and worst-case accuracy of one class; shares in [0, 1]. `robust` is None when no arm was measured."""
+    """Clean and worst-case accuracy of one class or slice; shares in [0, 1]. `robust` is None when no arm was measured."""
 
     name: str
     samples: int
@@ -377,6 +377,7 @@ class ModelResult:
     forward_passes: int
     backward_passes: int
     seconds: float
+    slices: dict[str, tuple[ClassRow, ...]] = field(default_factory=dict)
 
     def metric(self, key: str) -> MetricRecord | None:
         """The record with this key, or None."""

@@ -18,7 +18,7 @@ from audit.attacks.run import Batch, Oracle, verify
 from audit.attacks.stages import stages
 from audit.models import Classifier
 from audit.models.torch_module import wrap
-from audit.profiles import Search
+from audit.profiles import OUTSIDE, Search
 from audit.vocabulary import Norm, Threat
 
 _SHAPE, _EXAMPLES = (1, 4, 4), 8
@@ -26,8 +26,8 @@ _SHAPE, _EXAMPLES = (1, 4, 4), 8
 _LEAD = 0.2
 _ALL = (Norm.LINF, Norm.L2, Norm.L1)
 _DUAL = {Norm.LINF: Norm.L1, Norm.L2: Norm.L2, Norm.L1: Norm.LINF}
-# A budget that breaks no example and one that breaks them all, in multiples of the distance.
-_TOO_SMALL, _AMPLE = 0.9, 4.0
+# A budget that breaks no example, and one that a sound attack breaks them all in, in multiples of the distance.
+_TOO_SMALL, _AMPLE = 0.9, 1.24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,24 +39,47 @@ class Trial:
     smallest: bool = False
 
 
+_STEPS = 10
 TRIALS = (
     Trial(search=Search(attack="FGSM")),
-    Trial(search=Search(attack="PGD", loss="margin", steps=10)),
+    Trial(search=Search(attack="MI-FGSM", loss="margin", steps=_STEPS)),
+    Trial(search=Search(attack="PGD", loss="margin", steps=_STEPS)),
+    Trial(search=Search(attack="APGD", loss="margin", start="uniform", steps=_STEPS)),
+    Trial(
+        search=Search(attack=OUTSIDE, loss="margin", start="uniform", radius=4, steps=_STEPS),
+        norms=(Norm.L2, Norm.L1),
+        smallest=True,
+    ),
+    Trial(search=Search(attack="DeepFool", steps=3), norms=(Norm.LINF, Norm.L2), smallest=True),
+    Trial(search=Search(attack="FAB", steps=5), smallest=True),
+    Trial(search=Search(attack="FMN", steps=20), smallest=True),
+    Trial(search=Search(attack="DDN", steps=20), norms=(Norm.L2,), smallest=True),
+    Trial(search=Search(attack="C&W", steps=30), norms=(Norm.L2,), smallest=True),
     Trial(search=Search(attack="Square", steps=100), norms=(Norm.LINF,)),
+    Trial(search=Search(attack="NES", steps=400), norms=(Norm.LINF,)),
+    Trial(search=Search(attack="SPSA", steps=600), norms=(Norm.LINF,)),
+    Trial(search=Search(attack="N-Attack", steps=200), norms=(Norm.LINF,)),
+)
+# From labels alone an attack goes step by step, which takes longer than all the others together.
+TRIALS_OF_LABELS = (
+    Trial(search=Search(attack="HopSkipJump", steps=1000), norms=(Norm.LINF, Norm.L2), smallest=True),
+    Trial(search=Search(attack="boundary attack", steps=1000), norms=(Norm.L2,), smallest=True),
 )
 
 
 @cache
-def self_test() -> Mapping[str, float]:
+def self_test(*, labels_only: bool) -> Mapping[str, float]:
     """What each attack needs, in multiples of the closed-form optimum: 1 is perfect, infinity where it gains nothing.
 
+    Attacks that need no more than labels are among them for models that give no more than that.
+
     An attack at a fixed budget that breaks nothing has reached a share of the largest possible drop of the margin; on a linear
-    model it would need the inverse of that share times the optimal budget. Milliseconds, on the CPU, the same in every process.
+    model it would need the inverse of that share times the optimal budget. Under a second on a CPU, the same in every process.
     """
     classifier, batch, weights = _linear_model()
     clean = margin(classifier.logits(batch.images), batch.labels).double()
     found = {}
-    for trial in TRIALS:
+    for trial in (*TRIALS, *(TRIALS_OF_LABELS if labels_only else ())):
         (stage,) = stages((trial.search,), 0, classifier.classes)
         for norm in trial.norms:
             slope = length(weights[None], _DUAL[norm])

@@ -87,7 +87,7 @@ def check_attacks() -> Check:
         from audit.attacks.self_test import self_test
         from audit.metrics.honesty import MOST_OF_OPTIMUM
 
-        needed = self_test()
+        needed = self_test(labels_only=True)
     except Exception as error:  # as above
         return _broken(name, "torch", error)
     worst = max(needed, key=needed.__getitem__)

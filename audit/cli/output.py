@@ -87,3 +87,16 @@ class _OneLine(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.WARNING:
             say(f"{record.levelname.capitalize()}: {printable(record.getMessage(), 1000)}", err=True)
+
+
+def duration(seconds: float) -> str:
+    """A time to wait, in the two units that matter.
+
+    >>> duration(0.4), duration(42.4), duration(203), duration(3900)
+    ('1 s', '42 s', '3 min 23 s', '1 h 5 min')
+    """
+    whole = max(1, round(seconds))
+    hours, minutes = whole // 3600, whole % 3600 // 60
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from audit.cli.options import audited, limits_of, registry_uri_of, settings_of, tracking_uri_of
-from audit.cli.output import json_only, say
+from audit.cli.output import duration, json_only, say
+from audit.cli.progress import listener
 from audit.text import printable
 
 if TYPE_CHECKING:
@@ -22,12 +25,14 @@ if TYPE_CHECKING:
 
 @click.command("plan")
 @audited
+@click.option("--time", "timed", is_flag=True, help="Measure a few examples, and say how long the audit will take.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
-def command(models: tuple[str, ...], data: str, as_json: bool, **options: Any) -> None:
+def command(models: tuple[str, ...], data: str, timed: bool, as_json: bool, **options: Any) -> None:
     """Load the MODELs, predict the clean sample, and show what an audit would run, re-use and skip."""
+    from audit.engine.forecast import calibration_part, forecast
     from audit.engine.journal import open_journal
     from audit.engine.sample import draw
-    from audit.pipeline import AuditRequest, load_models, open_subjects
+    from audit.pipeline import AuditRequest, gather_part, load_models, open_subjects
     from audit.plan import queries_needed
 
     settings = settings_of(
@@ -66,27 +71,46 @@ def command(models: tuple[str, ...], data: str, as_json: bool, **options: Any) -
         json_only(as_json),
         TemporaryDirectory(prefix="audit-plan-") as folder,
         open_journal(Path(folder), options["reuse"]) as journal,
+        listener("quiet" if as_json or not timed else "text", sys.stdout) as listen,
     ):
         classifiers, sample = load_models(request, sample)
         subjects = open_subjects(request, classifiers, sample.dataset, indices, journal, lambda _: None)
         held = [{stage.key: subject.gatherer.held(stage.key, stage.needs) for stage in subject.plan.stages} for subject in subjects]
+        seconds: list[Mapping[EvidenceKey, float] | None] = [None] * len(subjects)
+        if timed:
+            part = calibration_part(indices, request.settings)
+            # The whole sample has shown that the models are better than guessing; a few examples need not.
+            measured = gather_part(
+                replace(request, allow_chance=True), classifiers, sample.dataset, part, journal=journal, listen=listen
+            )
+            seconds = [forecast(gathered, request.settings, len(part), len(indices)) for gathered in measured]
     dimension, most = math.prod(sample.dataset.image_shape), request.limits.max_queries
     queries = [
         queries_needed(subject.plan, request.settings, dimension, len(indices)) if subject.classifier.identity.opaque else None
         for subject in subjects
     ]
-    planned = list(zip(subjects, held, queries, strict=True))
+    planned = list(zip(subjects, held, queries, seconds, strict=True))
     if as_json:
-        click.echo(json.dumps([_as_data(subject, found, needed) for subject, found, needed in planned], indent=2))
-    for subject, found, needed in planned:
+        click.echo(json.dumps([_as_data(*each) for each in planned], indent=2))
+    for subject, found, needed, taken in planned:
         if not as_json:
-            _tell(subject, found, needed, len(indices), reuse=bool(options["reuse"]))
+            _tell(subject, found, needed, taken, len(indices), reuse=bool(options["reuse"]))
         if needed is not None and most is not None and needed > most:
             name = printable(subject.classifier.identity.label)
             say(f"Warning: {name} may need {needed} images, more than --max-queries {most}; what no longer fits fails", err=True)
 
 
-def _as_data(subject: Subject, held: dict[EvidenceKey, tuple[int, int]], queries: int | None) -> dict[str, object]:
+def _left(held: tuple[int, int]) -> float:
+    """The share of a stage's chunks that no earlier audit has measured."""
+    return 1 - held[0] / held[1]
+
+
+def _as_data(
+    subject: Subject,
+    held: dict[EvidenceKey, tuple[int, int]],
+    queries: int | None,
+    seconds: Mapping[EvidenceKey, float] | None,
+) -> dict[str, object]:
     return {
         "model": subject.classifier.identity.label,
         "stages": [
@@ -98,6 +122,7 @@ def _as_data(subject: Subject, held: dict[EvidenceKey, tuple[int, int]], queries
                 "attacks": stage.attacks,
                 "chunks": held[stage.key][1],
                 "chunks_reused": held[stage.key][0],
+                "seconds": None if seconds is None else seconds.get(stage.key, 0.0) * _left(held[stage.key]),
             }
             for stage in subject.plan.stages
         ],
@@ -107,13 +132,23 @@ def _as_data(subject: Subject, held: dict[EvidenceKey, tuple[int, int]], queries
     }
 
 
-def _tell(subject: Subject, held: dict[EvidenceKey, tuple[int, int]], queries: int | None, samples: int, *, reuse: bool) -> None:
+def _tell(
+    subject: Subject,
+    held: dict[EvidenceKey, tuple[int, int]],
+    queries: int | None,
+    seconds: Mapping[EvidenceKey, float] | None,
+    samples: int,
+    *,
+    reuse: bool,
+) -> None:
     click.echo(f"{printable(subject.classifier.identity.label)}, {samples} examples; passes per image at most")
     width = max(len(str(key)) for key in (*held, *subject.plan.left_out))
     for stage in subject.plan.stages:
         found, chunks = held[stage.key]
         reused = f"   re-uses {found} of {chunks} chunks" if reuse else ""
-        click.echo(f"  run   {stage.key!s:{width}}  {stage.forward_passes:6} forward {stage.backward_passes:6} backward{reused}")
+        time = "" if seconds is None else f"   about {duration(seconds.get(stage.key, 0.0) * _left(held[stage.key])):>11}"
+        passes = f"{stage.forward_passes:6} forward {stage.backward_passes:6} backward"
+        click.echo(f"  run   {stage.key!s:{width}}  {passes}{time}{reused}")
         if stage.attacks:
             click.echo(f"        {', then '.join(stage.attacks)}")
         if stage.escalated is not None:
@@ -122,4 +157,5 @@ def _tell(subject: Subject, held: dict[EvidenceKey, tuple[int, int]], queries: i
     for key, because in subject.plan.left_out.items():
         click.echo(f"  skip  {key!s:{width}}  {printable(because)}")
     sent = "" if queries is None else f"; at most {queries} images sent, padding included"
-    click.echo(f"  {len(subject.plan.metrics)} values{sent}")
+    in_all = "" if seconds is None else f"; about {duration(sum(seconds[key] * _left(held[key]) for key in seconds))} in all"
+    click.echo(f"  {len(subject.plan.metrics)} values{sent}{in_all}")

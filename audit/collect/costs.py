@@ -80,6 +80,17 @@ def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str]
             return 0, 0
 
 
+def examples_at_most(kind: Evidence, settings: Settings) -> int | None:
+    """On how many examples a kind is gathered at most; None where it is on all."""
+    match kind:
+        case Evidence.PROBE | Evidence.GRADIENT_PROBE:
+            return PROBE_EXAMPLES
+        case Evidence.FISHER_SPECTRUM | Evidence.FISHER_ESTIMATE:
+            return settings.profile.fisher_samples
+        case _:
+            return None
+
+
 def escalated_passes(key: EvidenceKey, settings: Settings, classes: int) -> tuple[int, int] | None:
     """What `passes` become where the probe finds that gradients cannot be believed; None where that changes nothing."""
     if key.kind is not Evidence.WORST_CASE_WHITE_BOX or key.threat is None:

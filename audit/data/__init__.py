@@ -89,7 +89,7 @@ class Dataset(Protocol):
 
     @property
     def slices(self) -> Mapping[str, Strings]:
-        """Further columns of a manifest by name, (N,) each; empty for other sources."""
+        """Further columns of a manifest or Parquet table by name, (N,) each; empty for other sources."""
 
     @property
     def cautions(self) -> tuple[str, ...]:

@@ -29,6 +29,8 @@ from audit.text import printable, redact
 
 # Ids are kept at the length of the longest.
 _MAX_PATH = 500
+# So are the values of slices.
+_MAX_SLICE = 60
 _PART = re.compile(r"(?P<part>train|training|test|validation|valid|val|dev)(?=[-._])")
 _PART_OF = {"training": "train", "valid": "validation", "val": "validation", "dev": "validation"}
 
@@ -88,7 +90,7 @@ def load_parquet(ref: Reference, shards: Mapping[str, Path], options: Options, p
             raise DataError(f"{shown(path)} has other image or label columns than the shards before it; give shards of one table")
         columns = found
     assert columns is not None
-    ids, cells = _ids_and_labels(shards, columns)
+    ids, cells, slices = _ids_and_labels(shards, columns)
     where = shown(ref.path)
     total = sum(group.rows for group in groups)
     if len(ids) != total:
@@ -119,7 +121,7 @@ def load_parquet(ref: Reference, shards: Mapping[str, Path], options: Options, p
         class_names=names,
         image_shape=found_images.image_shape,
         resize=options.resize,
-        slices={},
+        slices={name: values[found_images.kept] for name, values in slices.items()},
         cautions=found_images.cautions(ids),
     )
 
@@ -169,18 +171,21 @@ def _named(ids: Strings, column: ImageColumn) -> Iterator[tuple[str, Encoded]]:
         yield shown(str(key)), cell
 
 
-def _ids_and_labels(shards: Mapping[str, Path], columns: Columns) -> tuple[Strings, list[int | str]]:
-    """The ids of all rows and their labels as stored."""
+def _ids_and_labels(shards: Mapping[str, Path], columns: Columns) -> tuple[Strings, list[int | str], dict[str, Strings]]:
+    """The ids of all rows, their labels as stored, and their further columns as text, empty where a cell is."""
+    slices: dict[str, list[str]] = {name: [] for name in columns.slices}
     numbers: list[str] = []
     paths: list[str | None] = []
     labels: list[int | str] = []
-    wanted = [columns.label, *([f"{columns.image}.path"] if columns.with_path else [])]
+    wanted = [columns.label, *columns.slices, *([f"{columns.image}.path"] if columns.with_path else [])]
     for name, path in shards.items():
         start = len(labels)
         for batch in batches(path, wanted):
             with parquet_errors(path):
                 cells = batch.column(columns.label).to_pylist()
                 images = batch.column(columns.image).to_pylist() if columns.with_path else [None] * len(cells)
+                for name, values in slices.items():
+                    values += ("" if cell is None else str(cell)[:_MAX_SLICE] for cell in batch.column(name).to_pylist())
             if None in cells:
                 raise DataError(
                     f"{shown(path)}: row {len(labels) - start + cells.index(None)} has no label in column "
@@ -191,4 +196,5 @@ def _ids_and_labels(shards: Mapping[str, Path], columns: Columns) -> tuple[Strin
         numbers += [f"{unicode_name(name)}#{row}" for row in range(len(labels) - start)]
     # NumPy cuts null characters off the end of a string, which could make two paths one.
     usable = all(path and len(path) <= _MAX_PATH and "\0" not in path for path in paths) and len(set(paths)) == len(paths)
-    return np.array(paths if usable else numbers, dtype=np.str_), labels
+    ids = np.array(paths if usable else numbers, dtype=np.str_)
+    return ids, labels, {name: np.array(values, dtype=np.str_) for name, values in slices.items()}

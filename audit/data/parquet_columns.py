@@ -18,7 +18,10 @@ LABEL_COLUMNS = ("label", "labels", "fine_label", "coarse_label", "class", "targ
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """The columns found. `nested`: the image is a struct {bytes, path}; `named`: labels are names; `class_names` if recorded."""
+    """The columns found. `nested`: the image is a struct {bytes, path}; `named`: labels are names; `class_names` if recorded.
+
+    `slices` are further columns of words, whole numbers or truth values.
+    """
 
     image: str
     label: str
@@ -26,6 +29,7 @@ class Columns:
     with_path: bool
     named: bool
     class_names: tuple[str, ...] | None
+    slices: tuple[str, ...]
 
     @property
     def leaf(self) -> str:
@@ -67,8 +71,8 @@ def find_columns(schema: Any, where: str, *, image: str | None = None, label: st
         if label is None:
             raise DataError(f"{where} has no column of labels that is clear; its columns are {listed}: name it with #label=COLUMN")
     kind = fields[label].type
-    value = kind.value_type if pa.types.is_dictionary(kind) else kind
-    named = pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value)
+    value = _value_type(kind)
+    named = _is_text(value)
     if not named and not pa.types.is_integer(value):
         raise DataError(
             f"{where}: labels in column {printable(label, 60)!r} are {printable(str(kind), 60)}, "
@@ -84,7 +88,20 @@ def find_columns(schema: Any, where: str, *, image: str | None = None, label: st
         with_path=any(field.name == "path" and pa.types.is_string(field.type) for field in inner),
         named=named,
         class_names=None if named else _names(features.get(label)),
+        slices=tuple(name for name, field in fields.items() if name not in (image, label) and _is_slice(_value_type(field.type))),
     )
+
+
+def _value_type(kind: Any) -> Any:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_slice(kind: Any) -> bool:
+    return bool(_is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind))
 
 
 def _choose(fitting: list[str], recorded: list[str], usual: tuple[str, ...]) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from audit.data import Dataset
 from audit.engine.measure import Gathered, check, measure
 from audit.engine.subject import Subject
-from audit.engine.summary import cascades, classes, curves, failures_total, passes_of
+from audit.engine.summary import cascades, classes, curves, failures_total, passes_of, slices
 from audit.metrics.scores import overall, scores
 from audit.result import FailureExample, ModelResult
 from audit.settings import Settings
@@ -30,6 +30,9 @@ def conclude(
     averaged = subject.plan.averaged
     forward, backward = (averaged * count for count in passes_of(store))
     identity = subject.classifier.identity
+    sample = subject.gatherer.indices
+    columns = {name: cells[sample] for name, cells in dataset.slices.items()}
+    by_slice, without_slices = slices(store, columns, dataset.class_names, settings.threats[0])
     return ModelResult(
         identity=replace(identity, cautions=(*identity.cautions, *subject.cautions)),
         is_reference=subject.is_reference,
@@ -43,7 +46,8 @@ def conclude(
         classes=classes(store, dataset.class_names, settings.threats[0]),
         failures=failures,
         failures_total=failures_total(store, settings.threats),
-        skipped={**subject.plan.left_out, **{str(key): error for key, error in gathered.failed.items()}},
+        slices=by_slice,
+        skipped={**subject.plan.left_out, **{str(key): error for key, error in gathered.failed.items()}, **without_slices},
         forward_passes=forward,
         backward_passes=backward,
         seconds=seconds,

@@ -23,8 +23,8 @@ from audit.result import ModelIdentity
 from audit.settings import Settings
 
 # The rooms whose code decides what evidence is gathered; a changed metric, sink or verb leaves evidence valid.
-ROOMS = ("attacks", "collect", "fisher", "models", "evidence", "settings.py", "vocabulary.py")
-LIBRARIES = ("torch", "onnxruntime", "onnxruntime-gpu", "numpy", "scipy")
+ROOMS = ("attacks", "collect", "corruptions", "fisher", "models", "evidence", "settings.py", "vocabulary.py")
+LIBRARIES = ("torch", "onnxruntime", "onnxruntime-gpu", "numpy", "scipy", "pillow")
 
 
 def digest(parts: object) -> str:

@@ -53,7 +53,7 @@ class Gatherer:
         self.classifier = classifier
         self.store = EvidenceStore()
         self._dataset = dataset
-        self._indices = indices
+        self.indices = indices
         self._settings = settings
         self._journal = journal
         self._listen = listen
@@ -120,7 +120,7 @@ class Gatherer:
 
     def _digests(self) -> list[str]:
         if not self._chunk_digests:
-            parts = chunks(self._dataset, self._indices, self._settings.chunk_rows)
+            parts = chunks(self._dataset, self.indices, self._settings.chunk_rows)
             self._chunk_digests = [fingerprint.chunk(part) for part in parts]
         return self._chunk_digests
 
@@ -130,10 +130,10 @@ class Gatherer:
         self._tell(key, 0, 0)
         for place, text in enumerate(prints):
             start = place * self._settings.chunk_rows
-            stop = min(start + self._settings.chunk_rows, len(self._indices))
+            stop = min(start + self._settings.chunk_rows, len(self.indices))
             part = None if text is None else self._journal.find(text)
             if part is None:
-                images = chunk(self._dataset, self._indices, start, stop)
+                images = chunk(self._dataset, self.indices, start, stop)
                 part = COLLECTORS[key.kind].collect(self.classifier, images, self._settings, self._rows(start, stop), key.threat)
                 if text is not None:
                     self._journal.keep(text, part)
@@ -154,4 +154,4 @@ class Gatherer:
 
     def _tell(self, key: EvidenceKey, done: int, reused: int) -> None:
         label = self.classifier.identity.label
-        self._listen(Progress(model=label, stage=str(key), done=done, total=len(self._indices), reused=reused))
+        self._listen(Progress(model=label, stage=str(key), done=done, total=len(self.indices), reused=reused))

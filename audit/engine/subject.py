@@ -98,7 +98,7 @@ def open_subject(
         has_gradients=Capability.GRADIENTS not in classifier.lacks,
         gradients_lost_in=classifier.identity.gradients_lost_in,
         labels_only=Capability.SCORES in classifier.lacks,
-        self_test=self_test(),
+        self_test=self_test(labels_only=Capability.SCORES in classifier.lacks),
         averaged=averaged,
         averaged_difference=averaged_difference,
     )

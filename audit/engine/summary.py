@@ -14,6 +14,7 @@ from audit.evidence import (
     NATURAL_ERROR,
     UNKNOWN,
     AccuracyEpsilon,
+    AnyEvidence,
     Bools,
     Evidence,
     EvidenceKey,
@@ -22,19 +23,26 @@ from audit.evidence import (
     FisherSpectrum,
     GradientHealth,
     GradientProbe,
+    Ints,
     Predictions,
     Probe,
     ReferenceAttack,
     ShownFailure,
+    Strings,
     WorstCase,
 )
 from audit.result import AttackStage, Cascade, ClassRow, Curve, CurvePoint, FailureExample
+from audit.text import printable
 from audit.vocabulary import Threat
 
 ARMS: Mapping[Evidence, str] = {
     Evidence.WORST_CASE_WHITE_BOX: "white-box",
     Evidence.WORST_CASE_BLACK_BOX: "black-box",
 }
+# A column with more values numbers the images rather than grouping them.
+MOST_SLICES = 20
+# What counts the passes of each example.
+_COUNTED = Probe | GradientProbe | ReferenceAttack | WorstCase | AccuracyEpsilon
 
 
 def predictions_of(store: EvidenceStore) -> Predictions:
@@ -115,32 +123,46 @@ def _escalated(store: EvidenceStore, threat: Threat) -> str | None:
 
 def classes(store: EvidenceStore, names: tuple[str, ...], threat: Threat) -> tuple[ClassRow, ...]:
     """Clean and worst-case accuracy per class under the first threat, classes without an example included."""
-    predictions = predictions_of(store)
-    strongest = strongest_arm(store, threat)
-    rows = []
-    for index, name in enumerate(names):
-        members: Bools = predictions.labels == index
-        count = int(members.sum())
-        robust = robust_low = robust_high = None
-        taken_for = None
-        if count and strongest is not None:
-            evidence = strongest[1]
-            standing = int(evidence.robust[members].sum())
-            interval = statistics.proportion(standing, count)
-            robust, robust_low, robust_high = standing / count, interval.low, interval.high
-            taken_for = _taken_for(evidence.adversarial_class[members & (evidence.broken_by >= 0)], names)
-        rows.append(
-            ClassRow(
-                name=name,
-                samples=count,
-                clean=float(predictions.correct[members].mean()) if count else None,
-                robust=robust,
-                robust_low=robust_low,
-                robust_high=robust_high,
-                taken_for=taken_for,
+    labels = predictions_of(store).labels
+    return tuple(_class_row(store, name, labels == index, names, threat) for index, name in enumerate(names))
+
+
+def slices(
+    store: EvidenceStore, columns: Mapping[str, Strings], names: tuple[str, ...], threat: Threat
+) -> tuple[dict[str, tuple[ClassRow, ...]], dict[str, str]]:
+    """Clean and worst-case accuracy per value of each further column of the data (n,), and why a column has no table."""
+    tables, left_out = {}, {}
+    for column, cells in columns.items():
+        values = sorted(set(cells.tolist()))
+        if 1 < len(values) <= MOST_SLICES:
+            tables[printable(column, 60)] = tuple(
+                _class_row(store, printable(value, 60) or "(empty)", cells == value, names, threat) for value in values
             )
-        )
-    return tuple(rows)
+        else:
+            because = "one value only" if len(values) < 2 else f"{len(values)} values, more than {MOST_SLICES},"
+            left_out[f"slices by {printable(column, 60)}"] = f"the column has {because} in the sample"
+    return tables, left_out
+
+
+def _class_row(store: EvidenceStore, name: str, members: Bools, names: tuple[str, ...], threat: Threat) -> ClassRow:
+    strongest, count = strongest_arm(store, threat), int(members.sum())
+    robust = robust_low = robust_high = None
+    taken_for = None
+    if count and strongest is not None:
+        evidence = strongest[1]
+        standing = int(evidence.robust[members].sum())
+        interval = statistics.proportion(standing, count)
+        robust, robust_low, robust_high = standing / count, interval.low, interval.high
+        taken_for = _taken_for(evidence.adversarial_class[members & (evidence.broken_by >= 0)], names)
+    return ClassRow(
+        name=name,
+        samples=count,
+        clean=float(predictions_of(store).correct[members].mean()) if count else None,
+        robust=robust,
+        robust_low=robust_low,
+        robust_high=robust_high,
+        taken_for=taken_for,
+    )
 
 
 def _taken_for(broken_as: np.ndarray, names: tuple[str, ...]) -> str | None:
@@ -200,7 +222,7 @@ def passes_of(store: EvidenceStore) -> tuple[int, int]:
     """Forward and backward passes behind the evidence, in images; the same whether it was measured now or found in a journal."""
     forward = backward = 0
     for value in store.values():
-        if isinstance(value, Probe | GradientProbe | ReferenceAttack | WorstCase | AccuracyEpsilon):
+        if isinstance(value, _COUNTED):
             forward += int(value.forward_passes.sum())
             backward += int(value.backward_passes.sum())
         elif isinstance(value, Predictions):
@@ -211,3 +233,8 @@ def passes_of(store: EvidenceStore) -> tuple[int, int]:
         elif isinstance(value, FisherEstimate):
             forward += int(value.queries.sum())
     return forward, backward
+
+
+def counted_passes(value: AnyEvidence) -> Ints | None:
+    """Forward and backward passes of each example (n,), where the evidence counts them."""
+    return value.forward_passes + value.backward_passes if isinstance(value, _COUNTED) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from audit.result import AuditResult, Cascade, ClassRow, Curve, PairTest, Ranking
+from audit.result import AuditResult, Cascade, ClassRow, Curve, ModelResult, PairTest, Ranking
 from audit.sinks import report_words as words
 from audit.vocabulary import Unit
 
@@ -35,8 +35,9 @@ class EpsilonTable:
 
 @dataclass(frozen=True, kw_only=True)
 class ClassTable:
-    """One model's classes, weakest under attack first."""
+    """One model's classes, or its slices by one column of the data; weakest under attack first."""
 
+    what: str
     label: str
     subject: bool
     rows: tuple[ClassRow, ...]
@@ -132,21 +133,35 @@ def epsilon_tables(result: AuditResult, labels: Sequence[str]) -> tuple[EpsilonT
 
 def class_tables(result: AuditResult, labels: Sequence[str]) -> tuple[ClassTable, ...]:
     """Per model: classes by accuracy under attack (clean accuracy where there is none), weakest first."""
-    tables = []
-    for model, label in zip(result.models, labels, strict=True):
-        ordered = sorted(
-            model.classes,
-            key=lambda row: (
-                row.samples == 0,
-                row.robust if row.robust is not None else row.clean if row.clean is not None else 1.0,
-            ),
-        )
-        if ordered:
-            left_out = max(0, len(ordered) - CLASSES_SHOWN)
-            tables.append(
-                ClassTable(label=label, subject=not model.is_reference, rows=tuple(ordered[:CLASSES_SHOWN]), left_out=left_out)
-            )
-    return tuple(tables)
+    return tuple(
+        _class_table("Class", model, label, model.classes)
+        for model, label in zip(result.models, labels, strict=True)
+        if model.classes
+    )
+
+
+def slice_tables(result: AuditResult, labels: Sequence[str]) -> tuple[ClassTable, ...]:
+    """Per column of the data and model, the same of its values."""
+    columns = dict.fromkeys(column for model in result.models for column in model.slices)
+    return tuple(
+        _class_table(column, model, label, model.slices[column])
+        for column in columns
+        for model, label in zip(result.models, labels, strict=True)
+        if column in model.slices
+    )
+
+
+def _class_table(what: str, model: ModelResult, label: str, rows: tuple[ClassRow, ...]) -> ClassTable:
+    def weakest_first(row: ClassRow) -> tuple[bool, float]:
+        return row.samples == 0, row.robust if row.robust is not None else row.clean if row.clean is not None else 1.0
+
+    return ClassTable(
+        what=what,
+        label=label,
+        subject=not model.is_reference,
+        rows=tuple(sorted(rows, key=weakest_first)[:CLASSES_SHOWN]),
+        left_out=max(0, len(rows) - CLASSES_SHOWN),
+    )
 
 
 def cascade_tables(result: AuditResult, labels: Sequence[str]) -> tuple[CascadeTable, ...]:

@@ -27,6 +27,7 @@ from audit.sinks.report_results import (
     epsilon_tables,
     ranking_gaps,
     ranking_tables,
+    slice_tables,
 )
 
 _HEADINGS = (
@@ -90,6 +91,7 @@ class Report:
     epsilon_tables: tuple[EpsilonTable, ...]
     epsilon_panels: Panels
     classes: tuple[ClassTable, ...]
+    slices: tuple[ClassTable, ...]
     fisher_panels: Panels
     margin_panels: Panels
     temperatures: str
@@ -138,6 +140,7 @@ def view(result: AuditResult, table: ExampleTable, folder: Path, clauses: tuple[
         epsilon_tables=epsilons,
         epsilon_panels=epsilon_panels(result, labels, epsilons),
         classes=class_tables(result, labels),
+        slices=slice_tables(result, labels),
         fisher_panels=lambda_panels(result, labels, table),
         margin_panels=margin_panels(result, labels, table),
         temperatures=_temperatures(result, labels),

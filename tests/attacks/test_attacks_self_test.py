@@ -5,7 +5,7 @@ import pytest
 
 from audit.attacks import self_test as module
 from audit.attacks.ball import Ball
-from audit.attacks.self_test import TRIALS, Trial, self_test
+from audit.attacks.self_test import TRIALS, TRIALS_OF_LABELS, Trial, self_test
 from audit.attacks.stages import ATTACKS
 from audit.profiles import NOISE, Search
 from audit.vocabulary import Norm
@@ -19,15 +19,21 @@ def tested(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(module, "TRIALS", attacks)
             patch.setattr("audit.attacks.stages.ATTACKS", {**ATTACKS, **built})
-            return self_test.__wrapped__()
+            return self_test.__wrapped__(labels_only=False)
 
     return run
 
 
 def test_every_attack_that_searches_is_tested_and_close_to_the_optimum():
-    needed = self_test()
-    assert {trial.search.attack for trial in TRIALS} == set(ATTACKS) - {NOISE}
-    assert len(needed) == sum(len(trial.norms) for trial in TRIALS)
+    needed = self_test(labels_only=True)
+    trials = TRIALS + TRIALS_OF_LABELS
+    assert {trial.search.attack for trial in trials} == set(ATTACKS) - {NOISE}
+    assert len(needed) == sum(len(trial.norms) for trial in trials)
+    assert set(needed) - set(self_test(labels_only=False)) == {
+        "HopSkipJump-1000, L∞",
+        "HopSkipJump-1000, L2",
+        "boundary attack-1000, L2",
+    }
     # No attack is better than the optimum, but for float32.
     assert all(0.999 < ratio <= 1.25 for ratio in needed.values())
     for name in ("FGSM, L∞", "FGSM, L2", "FGSM, L1", "PGD-10 margin, L2"):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from linear_models import batch_of, dual_norm, linear
+from two_class_linear import batch_of, dual_norm, linear
 
 from audit.attacks.cascade import worst_case
 from audit.attacks.pgd import pgd
@@ -12,7 +12,7 @@ from audit.attacks.stages import stages
 from audit.attacks.transfer import transfer
 from audit.collect.costs import passes
 from audit.data import Chunk
-from audit.evidence import Evidence
+from audit.evidence import Evidence, EvidenceKey
 from audit.profiles import Search
 from audit.settings import Settings
 from audit.vocabulary import Capability, Threat
@@ -70,8 +70,9 @@ class Opposite:
 def test_the_plan_counts_one_question_a_loss():
     settings = Settings.of("quick")
     lacks = {Capability.GRADIENTS: "none"}
-    without = passes(Evidence.WORST_CASE_BLACK_BOX, settings, {**lacks, Capability.SURROGATE: "none given"}, 10, 784)
-    assert passes(Evidence.WORST_CASE_BLACK_BOX, settings, lacks, 10, 784) == (without[0] + 2, 0)
+    key = EvidenceKey(kind=Evidence.WORST_CASE_BLACK_BOX, threat=Threat.parse("linf:0.1"))
+    without = passes(key, settings, {**lacks, Capability.SURROGATE: "none given"}, 10, 784)
+    assert passes(key, settings, lacks, 10, 784) == (without[0] + 2, 0)
 
 
 def test_one_pixel_and_two_examples_are_enough():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -231,6 +232,16 @@ def test_plan_shows_what_runs_and_what_does_not(digits_store):
     assert "skip  worst_case_white_box/linf_8-255" in done.output
 
 
+def test_plan_says_how_long_it_will_take_after_a_few_examples(digits_store):
+    arguments = ("plan", digits_store.onnx_standard, "--data", "digits:test", "--samples", "100", "--time")
+    (model,) = json.loads(audit(*arguments, "--json").stdout)
+    assert all(stage["seconds"] >= 0 for stage in model["stages"])
+    assert sum(stage["seconds"] for stage in model["stages"]) > 0
+    done = audit(*arguments, "--threat", "linf:0")
+    assert done.exit_code == 0, done.output
+    assert re.search(r"values; about (\d+ h )?(\d+ min )?(\d+ s )?in all", done.output)
+
+
 def test_metrics_lists_and_defines():
     assert "clean_accuracy" in audit("metrics").output
     assert "S the examples" in audit("metrics", "attack_success_rate").output
@@ -272,13 +283,13 @@ def test_data_options_reach_the_data(digits_store, tmp_path):
     from audit import data as datasets
 
     digits = datasets.load("digits:test")
-    lines = ["path,label"]
+    lines = ["path,label,light"]
     for row in range(40):
         pixels = np.rint(digits.images([row])[0, 0] * 255).astype(np.uint8)
         Image.fromarray(pixels).resize((16, 16), Image.Resampling.NEAREST).save(tmp_path / f"{row}.png")
-        lines.append(f"{row}.png,{digits.labels[row]}")
+        lines.append(f"{row}.png,{digits.labels[row]},{'day' if row < 30 else 'night'}")
     Image.open(tmp_path / "0.png").save(tmp_path / "copy.png")
-    lines.append(f"copy.png,{digits.labels[0]}")
+    lines.append(f"copy.png,{digits.labels[0]},night")
     (tmp_path / "manifest.csv").write_text("\n".join(lines) + "\n")
     (tmp_path / "names.txt").write_text("\n".join(f"digit {name}" for name in range(10)) + "\n")
     options = ("--resize", "8x8,box", "--class-names", tmp_path / "names.txt", "--train-data", tmp_path / "manifest.csv")
@@ -290,3 +301,9 @@ def test_data_options_reach_the_data(digits_store, tmp_path):
     assert "box" in found.source
     assert any("copies" in caution for caution in found.cautions)
     assert any("training images" in caution for caution in found.cautions)
+    (model,) = result_of(tmp_path / "out").models
+    assert [(row.name, row.samples) for row in model.slices["light"]] == [("day", 30), ("night", 11)]
+    assert sum(row.samples * row.clean for row in model.slices["light"]) == pytest.approx(
+        41 * model.metric("clean_accuracy").outcome.value
+    )
+    assert "By columns of the data" in (tmp_path / "out" / "report.html").read_text()

@@ -148,7 +148,7 @@ def test_command_prints_a_line_per_check_and_fails_only_on_fail(monkeypatch: pyt
 
 def test_attacks_are_tried_on_a_linear_model(monkeypatch: pytest.MonkeyPatch) -> None:
     assert doctor.check_attacks().status == "OK" and "times the optimum on a linear model" in doctor.check_attacks().found
-    monkeypatch.setattr("audit.attacks.self_test.self_test", lambda: {"FGSM, L2": 1.0, "PGD-10 margin, L2": 1.4})
+    monkeypatch.setattr("audit.attacks.self_test.self_test", lambda labels_only: {"FGSM, L2": 1.0, "PGD-10 margin, L2": 1.4})
     weak = doctor.check_attacks()
     assert weak.status == "FAIL" and "1.40 times the optimum" in weak.found and "PGD-10 margin, L2" in weak.found and weak.do
 

@@ -58,6 +58,26 @@ def test_the_layout_of_hugging_face(tmp_path: Path) -> None:
     assert "columns image and label, with 3 images" in dataset.source
 
 
+def test_further_columns_are_slices_where_they_hold_words_or_numbers(tmp_path: Path) -> None:
+    ref = save(
+        tmp_path / "x.parquet",
+        None,
+        image=cells([0, 51, 255], ["c.png", "a.png", "b.png"]),
+        label=[2, 0, 1],
+        camera=["left", None, "r" * 100],
+        night=[True, False, True],
+        hour=[3, 4, 5],
+        weight=[0.1, 0.2, 0.3],
+        boxes=[[1], [2], []],
+    )
+    slices = data.load(ref).slices
+    assert {name: cells_.tolist() for name, cells_ in slices.items()} == {
+        "camera": ["left", "", "r" * 60],
+        "night": ["True", "False", "True"],
+        "hour": ["3", "4", "5"],
+    }
+
+
 def test_given_names_say_which_index_a_recorded_name_has(tmp_path: Path) -> None:
     metadata = features(label={"_type": "ClassLabel", "names": ["cat", "dog", "emu"]})
     ref = save(tmp_path / "x.parquet", metadata, image=cells([0, 1]), label=[2, 0])

@@ -10,7 +10,7 @@ from evidence_by_hand import LINF, estimate, predictions, spectrum, temperature,
 
 from audit import statistics
 from audit.engine.ranking import rankings
-from audit.engine.summary import cascades, classes, curves, failures, strongest_arm
+from audit.engine.summary import cascades, classes, curves, failures, slices, strongest_arm
 from audit.engine.table import columns
 from audit.evidence import BROKEN, SURVIVED, UNKNOWN, AccuracyEpsilon, Evidence, EvidenceKey, EvidenceStore
 from audit.vocabulary import Threat
@@ -116,3 +116,28 @@ def test_the_table_holds_nothing_at_a_temperature_that_was_not_fitted():
     assert "lambda_max_T" not in limit and set(limit["lambda_estimate_T"].to_pylist()) == {None}
     assert limit["lambda_max_raw"].to_pylist()[:4] == pytest.approx([0.25, 0.25, 0.25, None])
     assert limit["lambda_estimate_raw"].to_pylist()[:4] == [1.0, 1.0, 1.0, None]
+
+
+def test_slices_are_classes_of_another_column():
+    evidence = worst_case(np.where(np.arange(20) % 4 == 0, SURVIVED, BROKEN))
+    found = store(predictions=clean(), worst_case_white_box=evidence)
+    columns = {
+        "light": np.array(["day", "night"])[np.arange(20) % 4 // 2],
+        "device": np.array(["one"] * 20),
+        "number": np.arange(20).astype(str),
+        "free": np.array(["", "\x1b[31mred"] * 10),
+    }
+    tables, left_out = slices(found, columns, ("a", "b"), LINF)
+    assert [(row.name, row.samples, row.clean, row.robust) for row in tables["light"]] == [
+        ("day", 10, 1.0, 0.5),
+        ("night", 10, 1.0, 0.0),
+    ]
+    assert tables["light"][0].robust_low == statistics.proportion(5, 10).low
+    assert [row.name for row in tables["free"]] == ["(empty)", "red"]
+    assert len(tables["number"]) == 20
+    assert left_out == {"slices by device": "the column has one value only in the sample"}
+    more = store(predictions=clean(21), worst_case_white_box=arm(5, 21))
+    assert slices(more, {"number": np.arange(21).astype(str)}, ("a", "b"), LINF) == (
+        {},
+        {"slices by number": "the column has 21 values, more than 20, in the sample"},
+    )
