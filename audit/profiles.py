@@ -42,6 +42,7 @@ from audit.vocabulary import Norm
 
 NOISE = "random noise"
 OUTSIDE = "outside search"
+NEAREST = "nearest error by HopSkipJump"
 TRANSFER = "transfer"
 
 
@@ -107,6 +108,11 @@ class Profile:
     def white_box(self, norm: Norm) -> tuple[Search, ...]:
         """The white-box arm of a norm."""
         return {Norm.LINF: self.linf, Norm.L2: self.l2, Norm.L1: self.l1}[norm]
+
+    @property
+    def nearest(self) -> Search:
+        """What a label-only black-box arm begins with: it looks outside the ball too, and what it meets there is the curve."""
+        return Search(attack=NEAREST, steps=self.curve_queries)
 
     @property
     def escalation(self) -> Mapping[Norm, tuple[Search, ...]]:
