@@ -85,9 +85,7 @@ def test_an_error_that_the_search_for_the_curve_meets_counts_in_the_arm() -> Non
     images = 0.35 + 0.3 * torch.rand(12, 1, 4, 4, generator=torch.Generator().manual_seed(2))
     scores = images.flatten(1) @ w
     gaps = scores - scores.median() - 1e-3
-    chunk = Chunk(
-        positions=np.arange(12), ids=np.arange(12).astype(str), labels=(gaps < 0).long().numpy(), images=images.numpy()
-    )
+    chunk = Chunk(positions=np.arange(12), ids=np.arange(12).astype(str), labels=(gaps < 0).long().numpy(), images=images.numpy())
     threat = Threat.parse("l2:1").at(float((gaps.abs() / w.norm()).median()) * 1.05)
     classifier = Labelled(w, float((scores - gaps)[0]))
     settings = Settings(profile=replace(Settings.of("quick").profile, label_only=()))
