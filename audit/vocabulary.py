@@ -62,6 +62,7 @@ class Unit(StrEnum):
     PER_PIXEL_SQUARED = "1/pixel range²"
     TEMPERATURE = "temperature"
     RANK = "rank"
+    NATS = "nats"
 
 
 class Norm(StrEnum):
