@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 from audit.collect import COLLECTORS, FITS, arms, why_not
-from audit.collect.costs import AVERAGED_OPENING_CALLS, OPENING_CALLS, escalated_passes, images_sent, passes, too_expensive
+from audit.collect.costs import AVERAGED_OPENING_CALLS, OPENING_CALLS, escalated_passes, images_sent, not_repeatable, passes
 from audit.evidence import PER_THREAT, Evidence, EvidenceKey
 from audit.metrics.honesty import CHECKED
 from audit.metrics.spec import Metric, key_of
@@ -86,7 +86,7 @@ def plan(
             needs = tuple(EvidenceKey(kind=need, threat=threat if need in PER_THREAT else None) for need in sorted(kinds_needed))
             because = (
                 why_not(kind, lacks)
-                or too_expensive(kind, classes)
+                or not_repeatable(kind, classes, averaged)
                 or next((skipped[need] for need in needs if need in skipped), None)
             )
             if because is not None:
@@ -110,8 +110,7 @@ def plan(
     metrics = tuple(
         PlannedMetric(metric=metric, variant=variant, threat=threat)
         for metric in catalog
-        for threat in (settings.threats if metric.per_threat else (None,))
-        for variant in (metric.variants(settings, threat) if metric.variants else (None,))
+        for variant, threat in metric.values(settings)
     )
     return Plan(
         stages=tuple(stages),

@@ -57,6 +57,28 @@ def mean(values: Floats, seed: int = 0) -> Interval | None:
     return Interval(low=float(found.low), high=float(found.high), method=BOOTSTRAP)
 
 
+def mean_of_ratios(numerators: Floats, denominators: Floats, seed: int = 0) -> Interval | None:
+    """Bootstrap over examples of the mean over L columns of mean(numerator) / mean(denominator), both (n, L).
+
+    All columns of one example move together. None below 10 examples, or where a resample has a denominator of 0.
+    """
+    n = len(numerators)
+    if n < SMALLEST_SAMPLE:
+        return None
+
+    def statistic(places: Floats, axis: int) -> Any:
+        # scipy draws examples as places along the last axis, one at a time in a batch: (..., n) becomes (..., n, L).
+        index = places.astype(np.int64)
+        return (numerators[index].mean(axis=-2) / denominators[index].mean(axis=-2)).mean(axis=-1)
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = _resampled((np.arange(n, dtype=np.float64),), statistic, level=LEVEL, resamples=RESAMPLES, seed=seed)
+    ends = found.confidence_interval
+    if not np.isfinite(found.bootstrap_distribution).all():
+        return None
+    return Interval(low=float(ends.low), high=float(ends.high), method=BOOTSTRAP)
+
+
 def _resampled(columns: tuple[Floats, ...], statistic: Callable[..., Any], *, level: float, resamples: int, seed: int) -> Any:
     """Percentile bootstrap over the rows of `columns`, each (n,), by scipy, at a level raised for small samples.
 

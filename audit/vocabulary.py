@@ -35,6 +35,9 @@ class Family(StrEnum):
     ADVERSARIAL = "Under attack"
     IMPERCEPTIBILITY = "Size of the change"
     FISHER = "Sensitivity without an attack"
+    NEURONS = "Inside the network"
+    BOUNDARY = "Distance to the boundary"
+    CERTIFICATION = "Certified by smoothing"
 
 
 class Better(StrEnum):
@@ -55,6 +58,7 @@ class Unit(StrEnum):
     SSIM = "SSIM"
     SENSITIVITY = "sum"
     PER_PIXEL_SQUARED = "1/pixel range²"
+    NATS_PER_PIXEL = "nats/pixel range"
     TEMPERATURE = "temperature"
     RANK = "rank"
 

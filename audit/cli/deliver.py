@@ -28,13 +28,15 @@ class Delivery:
     sink_failed: bool
 
 
-def deliver(request: AuditRequest, *, experiment: str | None, log_to_mlflow: bool, mode: str, gated: bool) -> int:
+def deliver(request: AuditRequest, *, experiment: str | None, log_to_mlflow: bool, mode: str, gated: bool, pdf: bool = True) -> int:
     """Run an audit and its sinks; returns the exit code. `mode` is "text", "quiet" or "json"."""
     with json_only(mode == "json") as stdout:
-        return _deliver(request, experiment, log_to_mlflow=log_to_mlflow, mode=mode, gated=gated, stdout=stdout)
+        return _deliver(request, experiment, log_to_mlflow=log_to_mlflow, pdf=pdf, mode=mode, gated=gated, stdout=stdout)
 
 
-def _deliver(request: AuditRequest, experiment: str | None, *, log_to_mlflow: bool, mode: str, gated: bool, stdout: TextIO) -> int:
+def _deliver(
+    request: AuditRequest, experiment: str | None, *, log_to_mlflow: bool, pdf: bool, mode: str, gated: bool, stdout: TextIO
+) -> int:
     from audit.engine.journal import is_unfinished
     from audit.pipeline import run_audit
     from audit.sinks.mlflow_server import push_command
@@ -57,7 +59,7 @@ def _deliver(request: AuditRequest, experiment: str | None, *, log_to_mlflow: bo
         say(f"Interrupted; what was measured is in {folder}. Go on with --resume, or render it: audit report {folder}", err=True)
         return 130
     try:
-        delivery = to_sinks(run.written.path, request, experiment, log_to_mlflow=log_to_mlflow)
+        delivery = to_sinks(run.written.path, request, experiment, log_to_mlflow=log_to_mlflow, pdf=pdf)
     except KeyboardInterrupt:
         finish = f"audit report {folder}"
         if log_to_mlflow:
@@ -77,7 +79,7 @@ def _deliver(request: AuditRequest, experiment: str | None, *, log_to_mlflow: bo
     return _exit_code(run, gated=gated, sink_failed=delivery.sink_failed or run.written.misplaced is not None)
 
 
-def to_sinks(folder: Path, request: AuditRequest, experiment: str | None, *, log_to_mlflow: bool) -> Delivery:
+def to_sinks(folder: Path, request: AuditRequest, experiment: str | None, *, log_to_mlflow: bool, pdf: bool = True) -> Delivery:
     """Render the report, then log the folder; what one sink cannot do never keeps the other from trying."""
     from audit.result import RESULT_FILE, TABLE_FILE
     from audit.sinks import mlflow_run, report
@@ -87,7 +89,7 @@ def to_sinks(folder: Path, request: AuditRequest, experiment: str | None, *, log
     runs: dict[str, str] = {}
     failed = False
     try:
-        rendered = report.render(folder)
+        rendered = report.render(folder, pdf=pdf)
         files += [path for path in (rendered.html, rendered.pdf) if path is not None]
         problems += [rendered.pdf_problem] if rendered.pdf_problem else []
     except Exception as error:  # a page that cannot be drawn must not keep the numbers out of MLflow

@@ -23,6 +23,7 @@ from audit.errors import InputError
 @click.option("--time-budget", metavar="TIME", help="Use only as many examples as fit, e.g. 15m; no attack is cut short.")
 @click.option("--experiment", help="MLflow experiment.  [default: audit]")
 @click.option("--no-mlflow", is_flag=True, help="Write and render the result only.")
+@click.option("--no-pdf", is_flag=True, help="Render HTML only, which is faster; audit report makes the PDF later.")
 @click.option("--no-images", is_flag=True, help="Leave every example image out of all outputs.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @click.option("--json", "as_json", is_flag=True, help="Progress and summary as JSON lines on stdout.")
@@ -36,6 +37,7 @@ def command(
     time_budget: str | None,
     experiment: str | None,
     no_mlflow: bool,
+    no_pdf: bool,
     no_images: bool,
     quiet: bool,
     as_json: bool,
@@ -61,6 +63,7 @@ def command(
         seed=options["seed"],
         device=options["device"],
         eot=options["eot"],
+        layers=options["layers"],
         keep_images=not no_images,
     )
     from audit.pipeline import AuditRequest
@@ -77,6 +80,7 @@ def command(
         resize=options["resize"],
         skip_unreadable=options["skip_unreadable"],
         train_data=train_data,
+        profile_data=options["profile_data"],
         policy=policy,
         input_spec=options["input_spec"],
         output=options["output"],
@@ -94,5 +98,5 @@ def command(
     )
     mode = "json" if as_json else ("quiet" if quiet else "text")
     click.get_current_context().exit(
-        deliver(request, experiment=experiment, log_to_mlflow=not no_mlflow, mode=mode, gated=policy is not None)
+        deliver(request, experiment=experiment, log_to_mlflow=not no_mlflow, pdf=not no_pdf, mode=mode, gated=policy is not None)
     )

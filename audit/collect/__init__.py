@@ -13,9 +13,14 @@ from typing import Protocol
 
 from audit.collect import (
     accuracy_epsilon,
+    adversarial_neurons,
+    boundary,
+    certification,
     fisher_estimate,
     fisher_spectrum,
     gradient_probe,
+    neurons,
+    noise_response,
     predictions,
     probe,
     reference_attack,
@@ -46,9 +51,28 @@ class Fit(Protocol):
         """Fit."""
 
 
+class CollectTwo(Protocol):
+    """Gathers two kinds of evidence on one chunk at the price of one."""
+
+    def __call__(
+        self, classifier: Classifier, chunk: Chunk, settings: Settings, needed: EvidenceStore, threat: Threat | None
+    ) -> tuple[RowEvidence, RowEvidence]:
+        """Collect the rows of one chunk, of the collector's own kind first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beside:
+    """Another kind of evidence, which can be had on the way."""
+
+    kind: Evidence
+    collect: CollectTwo
+
+
 @dataclass(frozen=True, kw_only=True)
 class Collector:
     """One node of the graph. `needs_without_gradients` replaces `needs` for a classifier that lacks gradients.
+
+    `beside` names what an engine may gather with it: the same evidence that the other kind's own collector gathers.
 
     `reads` names every setting that `collect` reads (`profile.X` for one of the profile): changing another one leaves its evidence
     valid.
@@ -61,6 +85,7 @@ class Collector:
     collect: Collect
     reads: frozenset[str]
     needs_without_gradients: frozenset[Evidence] | None = None
+    beside: Beside | None = None
 
     def needs_of(self, lacks: Mapping[Capability, str]) -> frozenset[Evidence]:
         """The kinds this collector needs for a classifier with these `lacks`."""
@@ -90,6 +115,8 @@ _CLEAN = frozenset({Evidence.PREDICTIONS})
 _LABELS = frozenset({Capability.LABELS})
 _SCORES = frozenset({Capability.SCORES})
 _GRADIENTS = frozenset({Capability.SCORES, Capability.GRADIENTS})
+_ACTIVATIONS = frozenset({Capability.ACTIVATIONS})
+_ATTACK_READ = frozenset({"seed", "profile.reference_steps", "profile.reference_queries"})
 
 COLLECTORS: Mapping[Evidence, Collector] = {
     row.kind: row
@@ -119,12 +146,37 @@ COLLECTORS: Mapping[Evidence, Collector] = {
             reads=frozenset({"seed"}),
         ),
         Collector(
+            kind=Evidence.NEURON_PROFILE,
+            per_threat=False,
+            capabilities=_ACTIVATIONS | {Capability.PROFILE_DATA},
+            needs=frozenset(),
+            collect=neurons.collect_profile,
+            reads=frozenset({"layers"}),
+        ),
+        Collector(
+            kind=Evidence.NEURONS,
+            per_threat=False,
+            capabilities=_ACTIVATIONS,
+            needs=frozenset({Evidence.NEURON_PROFILE}),
+            collect=neurons.collect,
+            reads=frozenset({"layers", "block_rows"}),
+        ),
+        Collector(
             kind=Evidence.REFERENCE_ATTACK,
             per_threat=True,
             capabilities=_SCORES,
             needs=_CLEAN,
             collect=reference_attack.collect,
-            reads=frozenset({"seed", "profile.reference_steps", "profile.reference_queries"}),
+            reads=_ATTACK_READ,
+            beside=Beside(kind=Evidence.ADVERSARIAL_NEURONS, collect=adversarial_neurons.beside_attack),
+        ),
+        Collector(
+            kind=Evidence.ADVERSARIAL_NEURONS,
+            per_threat=True,
+            capabilities=_SCORES | _ACTIVATIONS,
+            needs=_CLEAN | {Evidence.NEURON_PROFILE},
+            collect=adversarial_neurons.collect,
+            reads=_ATTACK_READ | {"layers"},
         ),
         Collector(
             kind=Evidence.WORST_CASE_WHITE_BOX,
@@ -157,9 +209,9 @@ COLLECTORS: Mapping[Evidence, Collector] = {
             kind=Evidence.FISHER_SPECTRUM,
             per_threat=False,
             capabilities=_GRADIENTS,
-            needs=_CLEAN,
+            needs=_CLEAN | {Evidence.TEMPERATURE},
             collect=fisher_spectrum.collect,
-            reads=frozenset({"profile.fisher_samples"}),
+            reads=frozenset({"seed", "profile.fisher_samples", "keep_images"}),
         ),
         Collector(
             kind=Evidence.FISHER_ESTIMATE,
@@ -168,6 +220,38 @@ COLLECTORS: Mapping[Evidence, Collector] = {
             needs=_CLEAN | {Evidence.TEMPERATURE},
             collect=fisher_estimate.collect,
             reads=frozenset({"seed", "profile.fisher_samples", "profile.fisher_directions"}),
+        ),
+        Collector(
+            kind=Evidence.BOUNDARY_DISTANCE,
+            per_threat=False,
+            capabilities=_LABELS,
+            needs=_CLEAN,
+            collect=boundary.collect_distance,
+            reads=frozenset({"seed", "profile.boundary_samples"}),
+        ),
+        Collector(
+            kind=Evidence.BOUNDARY_STEPS,
+            per_threat=False,
+            capabilities=_GRADIENTS,
+            needs=frozenset({Evidence.PROBE_SAMPLE}),
+            collect=boundary.collect_steps,
+            reads=frozenset(),
+        ),
+        Collector(
+            kind=Evidence.NOISE_RESPONSE,
+            per_threat=True,
+            capabilities=_SCORES,
+            needs=_CLEAN,
+            collect=noise_response.collect,
+            reads=frozenset({"seed"}),
+        ),
+        Collector(
+            kind=Evidence.CERTIFICATION,
+            per_threat=False,
+            capabilities=_LABELS,
+            needs=_CLEAN,
+            collect=certification.collect,
+            reads=frozenset({"seed", "profile.certified_samples"}),
         ),
     )
 }

@@ -4,27 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from audit.attacks.directions import HALVINGS, POINTS, most_queries
 from audit.attacks.health import RANDOM_TRIES, STEP_SIZES
+from audit.attacks.sign_steps import passes as sign_step_passes
 from audit.attacks.targets import passes as jacobian_passes
+from audit.collect.boundary import DIRECTIONS
+from audit.collect.certification import DRAWN, LOOKED
+from audit.collect.noise_response import COPIES
 from audit.collect.probe import NOISE_DRAWS, PROBE_EXAMPLES, PROBE_QUERIES, PROBE_STEPS, budgets
 from audit.evidence import Evidence, EvidenceKey
+from audit.fisher.exact import MOST_CLASSES_EXACT
+from audit.fisher.lanczos import MOST_ITERATIONS, TRACE_PROBES
+from audit.fisher.margin import MAX_OTHERS
 from audit.fisher.queries import rows_asked
 from audit.profiles import NOISE, TRANSFER, Search
 from audit.settings import Settings
 from audit.vocabulary import Capability, Norm
 
-# The exact Jacobian takes one backward pass per class and keeps K x K values per image.
-MOST_CLASSES_EXACT = 100
 # Searches whose steps take no backward pass.
 _ONLY_ASKING = frozenset({NOISE, "Square"})
 
 
-def too_expensive(kind: Evidence, classes: int) -> str | None:
-    """Why a model with this many classes is not measured exactly; None where it is."""
-    if kind is Evidence.FISHER_SPECTRUM and classes > MOST_CLASSES_EXACT:
+def not_repeatable(kind: Evidence, classes: int, averaged: int) -> str | None:
+    """Why a model that answers at random cannot be measured so with this many classes; None where it can."""
+    if kind is Evidence.FISHER_SPECTRUM and classes > MOST_CLASSES_EXACT and averaged > 1:
         return (
-            f"the exact Fisher information takes one backward pass per class, and {classes} classes are more than "
-            f"{MOST_CLASSES_EXACT}; read the query-only estimate"
+            f"with more than {MOST_CLASSES_EXACT} classes the Fisher information is iterated, which needs a model that answers the "
+            "same twice; read the query-only estimate"
         )
     return None
 
@@ -53,6 +59,13 @@ def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str]
             asked = PROBE_QUERIES + 2 if key.threat.norm is Norm.LINF else 0
             at_the_images = 2 + 2 * len(STEP_SIZES) + RANDOM_TRIES
             return 3 + (2 * PROBE_STEPS + 3) + (PROBE_STEPS + 3) + asked + at_the_images, 3 * PROBE_STEPS + 2
+        case Evidence.NEURON_PROFILE:
+            return 0, 0
+        case Evidence.NEURONS:
+            return 1, 0
+        case Evidence.ADVERSARIAL_NEURONS:
+            # On the way of the reference attack: twice through the layers.
+            return 2, 0
         case Evidence.REFERENCE_ATTACK:
             return (profile.reference_steps + 3, profile.reference_steps) if gradients else (profile.reference_queries + 2, 0)
         case Evidence.WORST_CASE_WHITE_BOX:
@@ -75,9 +88,21 @@ def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str]
             assert key.threat is not None, "a curve belongs to a threat"
             return _white_box(profile.white_box(key.threat.norm)[: profile.curve_stages], classes, points)
         case Evidence.FISHER_SPECTRUM:
-            return 1, classes
+            if classes <= MOST_CLASSES_EXACT:
+                return 1, classes
+            iterated = 1 + TRACE_PROBES + 2 * 2 * MOST_ITERATIONS + min(MAX_OTHERS, classes - 1) + 1
+            return iterated, iterated
         case Evidence.FISHER_ESTIMATE:
             return sum(rows_asked(dimension, profile.fisher_directions)), 0
+        case Evidence.BOUNDARY_DISTANCE:
+            return most_queries(DIRECTIONS), 0
+        case Evidence.CERTIFICATION:
+            return LOOKED + DRAWN, 0
+        case Evidence.BOUNDARY_STEPS:
+            return sign_step_passes(classes)
+        case Evidence.NOISE_RESPONSE:
+            assert key.threat is not None, "noise belongs to a threat"
+            return (COPIES, 0) if key.threat.norm is Norm.LINF else (0, 0)
         case Evidence.TEMPERATURE | Evidence.PROBE_SAMPLE | Evidence.GRADIENT_HEALTH:
             return 0, 0
 
@@ -85,10 +110,17 @@ def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str]
 def examples_at_most(kind: Evidence, settings: Settings) -> int | None:
     """On how many examples a kind is gathered at most; None where it is on all."""
     match kind:
-        case Evidence.PROBE | Evidence.GRADIENT_PROBE:
+        case Evidence.PROBE | Evidence.GRADIENT_PROBE | Evidence.BOUNDARY_STEPS:
             return PROBE_EXAMPLES
         case Evidence.FISHER_SPECTRUM | Evidence.FISHER_ESTIMATE:
             return settings.profile.fisher_samples
+        case Evidence.BOUNDARY_DISTANCE:
+            return settings.profile.boundary_samples
+        case Evidence.CERTIFICATION:
+            return settings.profile.certified_samples
+        case Evidence.NEURON_PROFILE:
+            # On images set apart, of which there are no more for a larger sample.
+            return 1
         case _:
             return None
 
@@ -148,6 +180,13 @@ def images_sent(kind: Evidence, settings: Settings, forward: int, dimension: int
         # Its examples may lie in several chunks, each asked about in whole blocks.
         parts = -(-samples // settings.chunk_rows)
         return forward * min(whole_blocks(samples), whole_blocks(PROBE_EXAMPLES) + (parts - 1) * settings.block_rows)
+    if kind is Evidence.BOUNDARY_DISTANCE:
+        # The rays of one image are walked together, the few that are left at the end too.
+        outwards, halvings = whole_blocks(2 * DIRECTIONS) * POINTS, whole_blocks(2 * DIRECTIONS) * HALVINGS
+        return averaged * min(samples, settings.profile.boundary_samples) * (outwards + halvings)
+    if kind is Evidence.CERTIFICATION:
+        # Its examples may lie in several chunks, and their copies are drawn in several parts, each asked about in whole blocks.
+        return forward * whole_blocks(min(samples, settings.profile.certified_samples))
     if kind is not Evidence.FISHER_ESTIMATE:
         # Attacks ask about all that is left of a chunk at once, which is a number of whole blocks.
         return forward * whole_blocks(samples)

@@ -24,15 +24,23 @@ from filelock import FileLock, Timeout
 from audit.errors import InputError
 from audit.evidence import (
     AccuracyEpsilon,
+    AdversarialNeurons,
     AnyEvidence,
+    BoundaryDistance,
+    BoundarySteps,
+    Certification,
     FisherEstimate,
     FisherSpectrum,
     GradientHealth,
     GradientProbe,
+    NeuronProfile,
+    Neurons,
+    NoiseResponse,
     Predictions,
     Probe,
     ProbeSample,
     ReferenceAttack,
+    ShownDirection,
     ShownFailure,
     Temperature,
     WorstCase,
@@ -51,9 +59,12 @@ _KINDS = {
     kind.__name__: kind
     for kind in (
         *(Predictions, Temperature, ProbeSample, Probe, GradientProbe, GradientHealth, ReferenceAttack, WorstCase),
-        *(AccuracyEpsilon, FisherSpectrum, FisherEstimate),
+        *(AccuracyEpsilon, FisherSpectrum, FisherEstimate, NeuronProfile, Neurons, AdversarialNeurons),
+        *(BoundaryDistance, BoundarySteps, NoiseResponse, Certification),
     )
 }
+# What evidence keeps as examples to show, in a field `shown`.
+_SHOWN: dict[type, type[ShownFailure] | type[ShownDirection]] = {WorstCase: ShownFailure, FisherSpectrum: ShownDirection}
 
 
 class Journal:
@@ -177,9 +188,10 @@ def encode(evidence: AnyEvidence) -> bytes:
         elif isinstance(value, Threat):
             plain[field.name] = str(value)
         elif field.name == "shown":
-            plain[field.name] = [failure.position for failure in value]
-            for index, failure in enumerate(value):
-                arrays[f"shown-{index}-clean"], arrays[f"shown-{index}-adversarial"] = failure.clean, failure.adversarial
+            plain[field.name] = len(value)
+            for index, example in enumerate(value):
+                for part in fields(example):
+                    arrays[f"shown-{index}-{part.name}"] = np.asarray(getattr(example, part.name))
         else:
             plain[field.name] = value
     arrays["plain"] = np.array(json.dumps({"kind": type(evidence).__name__, "values": plain}))
@@ -187,6 +199,11 @@ def encode(evidence: AnyEvidence) -> bytes:
     np.savez(buffer, **arrays)
     body = buffer.getvalue()
     return hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+
+
+def _plain(value: np.ndarray) -> Any:
+    """An array as it is, a single value as a Python number."""
+    return value if value.ndim else value.item()
 
 
 def decode(content: bytes) -> AnyEvidence:
@@ -206,11 +223,10 @@ def decode(content: bytes) -> AnyEvidence:
             if field.name == "threat":
                 found[field.name] = Threat.parse(values["threat"])
             elif field.name == "shown":
+                shown = _SHOWN[kind]
                 found[field.name] = tuple(
-                    ShownFailure(
-                        position=position, clean=archive[f"shown-{i}-clean"], adversarial=archive[f"shown-{i}-adversarial"]
-                    )
-                    for i, position in enumerate(values["shown"])
+                    shown(**{part.name: _plain(archive[f"shown-{index}-{part.name}"]) for part in fields(shown)})
+                    for index in range(values["shown"])
                 )
             elif field.name in values:
                 value = values[field.name]

@@ -30,7 +30,6 @@ from audit.evidence import (
     Temperature,
     WorstCase,
 )
-from audit.fisher.spectrum import spectrum
 from audit.metrics.accuracy import point_name
 from audit.metrics.fisher import KL_RADIUS_TAU, SATURATED_ABOVE
 from audit.metrics.margin import exceeds
@@ -105,14 +104,14 @@ def _fisher(store: EvidenceStore, rows: int) -> dict[str, pa.Array]:
     )
     if exact in store:
         evidence = store.get_as(FisherSpectrum, exact)
-        raw, _, _ = spectrum(evidence.gram, evidence.logits, 1.0)
-        found["lambda_max_raw"] = _spread(raw, evidence.positions, rows)
+        found["lambda_max_raw"] = _spread(evidence.lambda_max_raw, evidence.positions, rows)
         if fit in store and not _without_fit(store):
-            fitted, trace, rank = spectrum(evidence.gram, evidence.logits, store.get_as(Temperature, fit).value)
+            fitted = evidence.lambda_max
             found["lambda_max_T"] = _spread(fitted, evidence.positions, rows)
-            found["trace_T"] = _spread(trace, evidence.positions, rows)
+            found["lambda_max_residual"] = _spread(evidence.residual, evidence.positions, rows)
+            found["trace_T"] = _spread(evidence.trace, evidence.positions, rows)
             moving = fitted > 0
-            found["fisher_effective_rank"] = _spread(rank[moving], evidence.positions[moving], rows)
+            found["fisher_effective_rank"] = _spread(evidence.trace[moving] / fitted[moving], evidence.positions[moving], rows)
             found["kl_radius"] = _spread(np.sqrt(2 * KL_RADIUS_TAU / fitted[moving]), evidence.positions[moving], rows)
         for name in ("margin_linf", "margin_l2", "margin_l1"):
             found[name] = _spread(getattr(evidence, name), evidence.positions, rows)

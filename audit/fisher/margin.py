@@ -24,7 +24,29 @@ class Margins:
     zero_gradient: Bools
 
 
+def competitors(logits: Floats, labels: Ints) -> Ints:
+    """(n, 1 + m): the label of each example, then the m = min(20, K - 1) other classes of highest logit, ties in class order."""
+    found = []
+    for row, label in zip(logits, labels.tolist(), strict=True):
+        others = [int(j) for j in np.argsort(-row, kind="stable") if j != label][:MAX_OTHERS]
+        found.append([label, *others])
+    return np.array(found, dtype=np.int64).reshape(len(labels), -1)
+
+
 def linearised_margins(logits: Floats, jacobian: torch.Tensor, labels: Ints) -> Margins:
+    """`margins_of_classes` from the Jacobian of all logits.
+
+    Args:
+        logits: (n, K).
+        jacobian: (n, K, d), finite.
+        labels: (n,).
+    """
+    classes = competitors(logits, labels)
+    wanted = torch.from_numpy(classes).to(jacobian.device)
+    return margins_of_classes(logits, jacobian.gather(1, wanted[:, :, None].expand(-1, -1, jacobian.shape[2])), classes)
+
+
+def margins_of_classes(logits: Floats, gradients: torch.Tensor, classes: Ints) -> Margins:
     """Min over other classes j of (z_y - z_j) / dual norm of (J_y - J_j): L1 for Linf, L2 for L2, Linf for L1.
 
     With more than 20 other classes, the 20 of highest logit. A radius never exceeds the largest distance inside [0, 1]^d
@@ -32,16 +54,15 @@ def linearised_margins(logits: Floats, jacobian: torch.Tensor, labels: Ints) -> 
 
     Args:
         logits: (n, K).
-        jacobian: (n, K, d), finite.
-        labels: (n,).
+        gradients: (n, 1 + m, d), finite: of the logits of `classes`.
+        classes: (n, 1 + m), the label first.
     """
-    count, dimension = len(logits), jacobian.shape[2]
+    count, dimension = len(logits), gradients.shape[2]
     radii, zero = np.zeros((3, count)), np.zeros(count, dtype=np.bool_)
     limits = np.array([1.0, math.sqrt(dimension), float(dimension)])
     for i in range(count):
-        label = int(labels[i])
-        others = [int(j) for j in np.argsort(-logits[i], kind="stable") if j != label][:MAX_OTHERS]
-        sizes = np.array([_dual_norms(jacobian[i, label].double() - jacobian[i, j].double()) for j in others])
+        label, others = int(classes[i, 0]), classes[i, 1:]
+        sizes = np.array([_dual_norms(gradients[i, 0].double() - row.double()) for row in gradients[i, 1:]])
         zero[i] = not sizes.any()
         if logits[i].argmax() != label:
             continue

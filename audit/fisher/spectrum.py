@@ -36,15 +36,21 @@ def spectrum(gram: Floats, logits: Floats, temperature: float) -> tuple[Floats, 
     count = len(logits)
     largest, trace = np.zeros(count), np.zeros(count)
     for i in range(count):
-        top = int(np.argmax(logits[i]))
-        centred = gram[i] - gram[i, top]
-        centred = centred - centred[:, top, None]
-        p = np.exp(log_softmax(logits[i], temperature))
-        root = np.sqrt(p)
-        mean = centred @ p
-        inner = centred - mean[:, None] - mean[None, :] + p @ mean
-        matrix = root[:, None] * inner * root[None, :] / temperature**2
-        largest[i] = max(float(np.linalg.eigvalsh((matrix + matrix.T) / 2)[-1]), 0.0)
+        matrix = information(gram[i], logits[i], temperature)
+        largest[i] = max(float(np.linalg.eigvalsh(matrix)[-1]), 0.0)
         trace[i] = max(float(np.trace(matrix)), largest[i])
     rank = np.divide(trace, largest, out=np.zeros(count), where=largest > 0)
     return largest, trace, rank
+
+
+def information(gram: Floats, logits: Floats, temperature: float) -> Floats:
+    """B (C G C^T) B^T / T^2 of one example, (K, K), symmetric: it has the nonzero spectrum of F."""
+    top = int(np.argmax(logits))
+    centred = gram - gram[top]
+    centred = centred - centred[:, top, None]
+    p = np.exp(log_softmax(logits, temperature))
+    root = np.sqrt(p)
+    mean = centred @ p
+    inner = centred - mean[:, None] - mean[None, :] + p @ mean
+    matrix: Floats = root[:, None] * inner * root[None, :] / temperature**2
+    return (matrix + matrix.T) / 2

@@ -13,7 +13,6 @@ import scipy.stats
 
 from audit.errors import MissingCapability, Undefined
 from audit.evidence import FisherEstimate, FisherSpectrum, Floats, Predictions, Temperature
-from audit.fisher.spectrum import spectrum
 from audit.metrics.estimates import average, largest, quantile, share
 from audit.metrics.spec import Estimate, metric
 from audit.vocabulary import Better, Family, Unit
@@ -50,6 +49,14 @@ def _exact(values: Floats, variant: str, notes: tuple[str, ...]) -> Estimate:
     return estimate
 
 
+def _accuracy(values: Floats, errors: Floats, what: str = "bound on what the iteration is off by") -> tuple[str, ...]:
+    """The largest relative error of iterated values, in words; nothing where they are exact."""
+    moving = values > 0
+    if not (errors[moving] > 0).any():
+        return ()
+    return (f"iterated (Lanczos); {what}: at most {float((errors[moving] / values[moving]).max()):.2g} of its value",)
+
+
 def _fitted(temperature: Temperature) -> float:
     if temperature.at_limit:
         raise Undefined(
@@ -69,22 +76,22 @@ def _fitted(temperature: Temperature) -> float:
 def fisher_spectral_norm(fisher_spectrum: FisherSpectrum, temperature: Temperature, variant: str) -> Estimate:
     """Largest Fisher eigenvalue at the fitted temperature.
 
-    lambda_max of F(x), exact from the Jacobian of all logits, at the temperature fitted by negative log-likelihood: how far the
-    predicted distribution can move per squared unit of input change. Over a random part of the sample, whose size is n. A small
-    value is not evidence of robustness.
+    lambda_max of F(x), exact from the Jacobian of all logits up to 32 classes and iterated beyond (Lanczos), at the temperature
+    fitted by negative log-likelihood: how far the predicted distribution can move per squared unit of input change. Over a random
+    part of the sample, whose size is n. A small value is not evidence of robustness.
     Undefined when: no temperature could be fitted (every answer right, for example), or the outputs do not move at all around half
     of the examples.
 
     >>> from audit.metrics.fisher import fisher_spectral_norm
     >>> from types import SimpleNamespace
     >>> import numpy as np
-    >>> two_classes = SimpleNamespace(gram=np.array([[[1.0, 0.0], [0.0, 0.0]]]), logits=np.zeros((1, 2)))
+    >>> two_classes = SimpleNamespace(lambda_max=np.array([0.25]), residual=np.zeros(1))
     >>> fit = SimpleNamespace(value=1.0, at_limit=False)
     >>> round(fisher_spectral_norm(fisher_spectrum=two_classes, temperature=fit, variant="max").value, 3)
     0.25
     """
-    values, _, _ = spectrum(fisher_spectrum.gram, fisher_spectrum.logits, _fitted(temperature))
-    return _exact(values, variant, (f"T = {temperature.value:.3g}", NOT_ROBUSTNESS))
+    notes = (f"T = {_fitted(temperature):.3g}", *_accuracy(fisher_spectrum.lambda_max, fisher_spectrum.residual), NOT_ROBUSTNESS)
+    return _exact(fisher_spectrum.lambda_max, variant, notes)
 
 
 @metric(
@@ -105,12 +112,12 @@ def fisher_spectral_norm_raw(fisher_spectrum: FisherSpectrum, variant: str) -> E
     >>> from audit.metrics.fisher import fisher_spectral_norm_raw
     >>> from types import SimpleNamespace
     >>> import numpy as np
-    >>> two_classes = SimpleNamespace(gram=np.array([[[1.0, 0.0], [0.0, 0.0]]]), logits=np.zeros((1, 2)))
+    >>> two_classes = SimpleNamespace(lambda_max_raw=np.array([0.25]), residual_raw=np.zeros(1))
     >>> round(fisher_spectral_norm_raw(fisher_spectrum=two_classes, variant="mean").value, 3)
     0.25
     """
-    values, _, _ = spectrum(fisher_spectrum.gram, fisher_spectrum.logits, 1.0)
-    return _exact(values, variant, (RAW,))
+    notes = (*_accuracy(fisher_spectrum.lambda_max_raw, fisher_spectrum.residual_raw), RAW)
+    return _exact(fisher_spectrum.lambda_max_raw, variant, notes)
 
 
 @metric(symbol="tr F", family=Family.FISHER, better=Better.LOWER, unit=Unit.PER_PIXEL_SQUARED, source=SOURCE)
@@ -120,8 +127,9 @@ def fisher_trace(fisher_spectrum: FisherSpectrum, temperature: Temperature) -> E
     The sum of all eigenvalues: the mean sensitivity over random directions, times the number of values in an image.
     Undefined when: no temperature could be fitted, or the outputs do not move at all around half of the examples.
     """
-    _, trace, _ = spectrum(fisher_spectrum.gram, fisher_spectrum.logits, _fitted(temperature))
-    return _exact(trace, "median", (f"T = {temperature.value:.3g}", NOT_ROBUSTNESS))
+    trace, error = fisher_spectrum.trace, fisher_spectrum.trace_error
+    notes = (f"T = {_fitted(temperature):.3g}", *_accuracy(trace, error, "standard error of an example's trace"), NOT_ROBUSTNESS)
+    return _exact(trace, "median", notes)
 
 
 @metric(symbol="r", family=Family.FISHER, better=Better.NEITHER, unit=Unit.RANK, source=SOURCE)
@@ -132,12 +140,17 @@ def fisher_effective_rank(fisher_spectrum: FisherSpectrum, temperature: Temperat
     whose outputs do not move at all have no rank and are left out; a note counts them.
     Undefined when: no temperature could be fitted, or every eigenvalue is 0.
     """
-    values, _, rank = spectrum(fisher_spectrum.gram, fisher_spectrum.logits, _fitted(temperature))
+    _fitted(temperature)
+    values = fisher_spectrum.lambda_max
     moving = values > 0
     if not moving.any():
         raise Undefined("the outputs do not move at all around any example")
     still = len(values) - int(moving.sum())
-    return _statistic(rank[moving], "median", (f"{still} examples left out: their outputs do not move at all",) if still else ())
+    return _statistic(
+        fisher_spectrum.trace[moving] / values[moving],
+        "median",
+        (f"{still} examples left out: their outputs do not move at all",) if still else (),
+    )
 
 
 @metric(
@@ -199,7 +212,8 @@ def _estimated(evidence: FisherEstimate, values: Floats, variant: str, notes: tu
     left_out = len(measured) - int(measured.sum())
     error = float(np.median(evidence.standard_error[measured]))
     details = (
-        f"{evidence.directions} of {evidence.dimension} directions, {int(evidence.queries.sum())} queries in all, "
+        f"{evidence.directions} of {evidence.dimension} directions ({evidence.kind}), "
+        f"{int(evidence.queries.sum())} queries in all, "
         f"step {np.median(evidence.step[measured]):.2g}, relative standard error per example {error:.2g}",
         *((f"{left_out} examples left out: saturated or not smooth",) if left_out else ()),
     )
@@ -273,7 +287,8 @@ def kl_radius(fisher_spectrum: FisherSpectrum, temperature: Temperature) -> Esti
     moved by tau, to second order. Not a guarantee.
     Undefined when: no temperature could be fitted, or an eigenvalue is 0.
     """
-    values, _, _ = spectrum(fisher_spectrum.gram, fisher_spectrum.logits, _fitted(temperature))
+    _fitted(temperature)
+    values = fisher_spectrum.lambda_max
     if (values <= 0).any():
         raise Undefined(f"the outputs do not move at all around {int((values <= 0).sum())} examples")
     return _statistic(np.sqrt(2 * KL_RADIUS_TAU / values), "median", ("second order, not a guarantee",))

@@ -78,6 +78,13 @@ class Classifier(Protocol):
             MissingCapability: the classifier lacks GRADIENTS.
         """
 
+    def jvp(self, images: torch.Tensor, directions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits (n, K) and their derivatives (n, K) along `directions` (n, c, h, w), one per image.
+
+        Raises:
+            MissingCapability: the classifier lacks GRADIENTS.
+        """
+
     def activations(self, images: torch.Tensor) -> Mapping[str, torch.Tensor]:
         """Neurons (n, units) of each layer, in the order in which the layers run; `audit.models.neurons` says what one is.
 

@@ -91,6 +91,21 @@ class AveragedClassifier:
         probabilities, slopes = self._mean(call)
         return _log(probabilities), slopes / probabilities.clamp(min=PROBABILITY_FLOOR)[:, :, None]
 
+    def jvp(self, images: torch.Tensor, directions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Log of the mean probabilities (n, K) and its derivatives (n, K) along `directions`.
+
+        Raises:
+            MissingCapability: it lacks GRADIENTS.
+        """
+
+        def call() -> tuple[torch.Tensor, ...]:
+            logits, slopes = self._inner.jvp(images, directions)
+            p = logits.softmax(dim=1)
+            return p, p * (slopes - (p * slopes).sum(dim=1, keepdim=True))
+
+        probabilities, slopes = self._mean(call)
+        return _log(probabilities), slopes / probabilities.clamp(min=PROBABILITY_FLOOR)
+
     def activations(self, images: torch.Tensor) -> Mapping[str, torch.Tensor]:
         """Mean neurons (n, units) of each layer.
 

@@ -81,6 +81,14 @@ class ComposedClassifier:
         """
         return self._able(Capability.GRADIENTS).jacobian(images)
 
+    def jvp(self, images: torch.Tensor, directions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits (n, K) and their derivatives (n, K) along `directions`, both of the classifier that gives gradients.
+
+        Raises:
+            MissingCapability: it lacks GRADIENTS.
+        """
+        return self._able(Capability.GRADIENTS).jvp(images, directions)
+
     def activations(self, images: torch.Tensor) -> Mapping[str, torch.Tensor]:
         """Neurons (n, units) of each layer.
 

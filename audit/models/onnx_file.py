@@ -123,6 +123,14 @@ class OnnxClassifier:
         """
         raise MissingCapability(self.lacks[Capability.GRADIENTS])
 
+    def jvp(self, images: torch.Tensor, directions: torch.Tensor) -> NoReturn:
+        """Not possible.
+
+        Raises:
+            MissingCapability: always.
+        """
+        raise MissingCapability(self.lacks[Capability.GRADIENTS])
+
     def activations(self, images: torch.Tensor) -> NoReturn:
         """Not possible.
 

@@ -181,6 +181,17 @@ def as_logits(scores: torch.Tensor, outputs: Outputs) -> torch.Tensor:
     return _shares(scores, outputs).clamp(min=PROBABILITY_FLOOR).log() if outputs.stated_as == "probabilities" else scores
 
 
+def slopes_as_logits(slopes: torch.Tensor, scores: torch.Tensor, outputs: Outputs) -> torch.Tensor:
+    """Slopes of `as_logits` from those of the scores themselves, (n, K, m); 0 at the floor."""
+    if outputs is Outputs.ONE_PROBABILITY:
+        slopes = torch.cat((-slopes[:, 1:], slopes[:, 1:]), dim=1)
+    if outputs.stated_as != "probabilities":
+        return slopes
+    p = _shares(scores, outputs)
+    factors = torch.where(p > PROBABILITY_FLOOR, 1 / p.clamp(min=PROBABILITY_FLOOR), torch.zeros_like(p))
+    return slopes * factors[:, :, None]
+
+
 def _shares(scores: torch.Tensor, outputs: Outputs) -> torch.Tensor:
     """Probabilities (n, K); of one value they are 1 - p and p."""
     return torch.cat((1 - scores[:, 1:], scores[:, 1:]), dim=1) if outputs is Outputs.ONE_PROBABILITY else scores
@@ -257,13 +268,12 @@ class ResolvedClassifier:
     def jacobian(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Logits or log-probabilities (n, K) and their Jacobian (n, K, c*h*w); rows at the floor are 0."""
         scores, jacobian = self._inner.jacobian(images)
-        if self._outputs is Outputs.ONE_PROBABILITY:
-            jacobian = torch.cat((-jacobian[:, 1:], jacobian[:, 1:]), dim=1)
-        if self.probabilities:
-            p = _shares(scores, self._outputs)
-            slope = torch.where(p > PROBABILITY_FLOOR, 1 / p.clamp(min=PROBABILITY_FLOOR), torch.zeros_like(p))
-            jacobian = jacobian * slope[:, :, None]
-        return self._as_logits(scores), jacobian
+        return self._as_logits(scores), slopes_as_logits(jacobian, scores, self._outputs)
+
+    def jvp(self, images: torch.Tensor, directions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits or log-probabilities (n, K) and their derivatives (n, K) along `directions`; those at the floor are 0."""
+        scores, slopes = self._inner.jvp(images, directions)
+        return self._as_logits(scores), slopes_as_logits(slopes[:, :, None], scores, self._outputs)[:, :, 0]
 
     def activations(self, images: torch.Tensor) -> Mapping[str, torch.Tensor]:
         """Neurons (n, units) of each layer."""

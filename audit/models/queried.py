@@ -132,6 +132,14 @@ class QueriedClassifier:
         """
         raise MissingCapability(self._lacks[Capability.GRADIENTS])
 
+    def jvp(self, images: torch.Tensor, directions: torch.Tensor) -> NoReturn:
+        """Not possible.
+
+        Raises:
+            MissingCapability: always.
+        """
+        raise MissingCapability(self._lacks[Capability.GRADIENTS])
+
     def activations(self, images: torch.Tensor) -> NoReturn:
         """Not possible.
 

@@ -9,6 +9,7 @@ import torch
 from audit.errors import MissingCapability, ModelError
 from audit.models import RowLoss
 from audit.models.blocks import map_blocks, score_blocks
+from audit.models.derivatives import directional
 from audit.models.device import exact
 from audit.models.input_spec import InputSpec
 from audit.models.neurons import Layers
@@ -148,6 +149,29 @@ class TorchClassifier:
         self._forward_passes += len(images)
         self._backward_passes += len(images) * self.classes
         return scores, jacobian
+
+    def jvp(self, images: torch.Tensor, directions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits (n, K) and their derivatives (n, K) along `directions` (n, c, h, w); counts as one pass each way.
+
+        Raises:
+            MissingCapability: the model takes integers.
+            ModelError: wrong shape, or outputs or derivatives that are not finite.
+        """
+        self._need_gradients(images)
+        if not len(images):
+            return images.new_zeros(0, self.classes), images.new_zeros(0, self.classes)
+
+        def run(block: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            with exact():
+                # A model may change its input in place.
+                return directional(lambda x: self._forward(x.clone()), block, directions[rows])
+
+        scores, slopes = map_blocks(images.detach(), self._block_rows, run)
+        check_finite(scores, self._identity.label)
+        check_finite(slopes, f"{self._identity.label}, derivative along a direction")
+        self._forward_passes += len(images)
+        self._backward_passes += len(images)
+        return scores, slopes
 
     def activations(self, images: torch.Tensor) -> Mapping[str, torch.Tensor]:
         """Neurons (n, units) of each layer, in the order in which the layers run; see `audit.models.neurons`.

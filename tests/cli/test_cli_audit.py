@@ -69,7 +69,7 @@ def test_the_robust_twin_ranks_first_under_attack(whole):
 
 def test_every_value_is_measured_or_says_why(whole):
     for model in result_of(whole[0]).models:
-        assert len(model.metrics) == 39
+        assert len(model.metrics) == 64
         kinds = {record.outcome.kind for record in model.metrics}
         assert kinds <= {"measured", "undefined"}
         assert model.overall.undetermined, "corruption and stability are not measured yet, so the score is at most"
@@ -127,7 +127,7 @@ def test_report_renders_again_from_the_folder_alone(whole, tmp_path):
 
 def run_small(model, out, *more, data="digits:test", samples="40", uri=None):
     place = ("--tracking-uri", uri) if uri else ("--no-mlflow",)
-    return audit("run", model, "--data", data, "--threat", THREAT, "--samples", samples, "--out", out, *place, *more)
+    return audit("run", model, "--data", data, "--threat", THREAT, "--samples", samples, "--out", out, "--no-pdf", *place, *more)
 
 
 def test_an_onnx_file_is_audited_as_a_white_box_with_the_numbers_of_its_torch_model(digits_store, whole, tmp_path):
@@ -245,7 +245,7 @@ def test_plan_says_how_long_it_will_take_after_a_few_examples(digits_store):
 def test_metrics_lists_and_defines():
     assert "clean_accuracy" in audit("metrics").output
     assert "S the examples" in audit("metrics", "attack_success_rate").output
-    assert len(json.loads(audit("metrics", "--json").output)) == 23
+    assert len(json.loads(audit("metrics", "--json").output)) == 34
     wrong = audit("metrics", "clean_acuracy")
     assert wrong.exit_code == 2
     assert "did you mean clean_accuracy?" in wrong.output

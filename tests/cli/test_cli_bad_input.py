@@ -93,7 +93,7 @@ def test_one_example_cannot_beat_chance_unless_allowed(model):
     digits = datasets.load("digits:test")
     data = save(digits.labels[:1], np.rint(digits.images([0]) * 255).astype(np.uint8))
     refused("run", model, "--data", data, words="--allow-chance")
-    done = CliRunner().invoke(cli, ["run", str(model), "--data", data, "--allow-chance", "--no-mlflow", "--out", "out"])
+    done = CliRunner().invoke(cli, ["run", str(model), "--data", data, "--allow-chance", "--no-mlflow", "--no-pdf", "--out", "out"])
     assert done.exit_code == 0, done.output
 
 
@@ -138,7 +138,7 @@ def test_a_disk_that_fills_up_loses_nothing(model, monkeypatch):
 
     monkeypatch.setattr(result_folder, "write", full)
     done = CliRunner().invoke(
-        cli, ["run", str(model), "--data", "digits:test", "--samples", "40", "--out", "out", "--no-mlflow", "--quiet"]
+        cli, ["run", str(model), "--data", "digits:test", "--samples", "40", "--out", "out", "--no-mlflow", "--no-pdf", "--quiet"]
     )
     assert done.exit_code == 3, done.output
     assert "No space left on device" in done.output

@@ -52,7 +52,7 @@ def bands(path: Path, metadata: dict[str, str]) -> Path:
 
 
 def run(out: Path, *arguments: str):
-    words = ["run", *arguments, "--no-mlflow", "--quiet", "--samples", "36", "--out", str(out)]
+    words = ["run", *arguments, "--no-mlflow", "--no-pdf", "--quiet", "--samples", "36", "--out", str(out)]
     return CliRunner().invoke(cli, words)
 
 

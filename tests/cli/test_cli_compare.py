@@ -29,7 +29,7 @@ def folder(digits_store, tmp_path_factory):
     out = tmp_path_factory.mktemp("compare") / "out"
     done = audit(
         *("run", digits_store.standard, digits_store.adversarial, "--data", "digits:test", "--threat", THREAT),
-        *("--samples", "60", "--out", out, "--tracking-uri", digits_store.uri, "--experiment", "compare"),
+        *("--samples", "60", "--out", out, "--tracking-uri", digits_store.uri, "--experiment", "compare", "--no-pdf"),
     )
     assert done.exit_code == 0, done.output
     return out

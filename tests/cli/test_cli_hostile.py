@@ -36,7 +36,9 @@ def audit(*arguments):
 
 
 def small(model, *more, data="digits:test", out="out"):
-    return audit("run", model, "--data", data, "--samples", "40", "--threat", "linf:0.1", "--out", out, "--no-mlflow", *more)
+    return audit(
+        "run", model, "--data", data, "--samples", "40", "--threat", "linf:0.1", "--out", out, "--no-mlflow", "--no-pdf", *more
+    )
 
 
 def result(folder="out"):
@@ -93,7 +95,7 @@ def test_files_that_a_killed_writer_left_do_not_bar_the_folder():
 
 
 def test_control_c_while_rendering_says_how_to_finish(model, monkeypatch):
-    def stopped(_):
+    def stopped(_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(report, "render", stopped)
@@ -107,7 +109,7 @@ def test_control_c_while_rendering_says_how_to_finish(model, monkeypatch):
 
 
 def test_a_page_that_cannot_be_drawn_costs_the_page_only(model, monkeypatch):
-    def broken(_):
+    def broken(_, **__):
         raise ZeroDivisionError("by a hostile name")
 
     monkeypatch.setattr(report, "render", broken)

@@ -273,7 +273,20 @@ def test_tags_of_a_registered_version_are_shown_then_set_then_read(tmp_path, reg
         "audit.input.std": "1",
     }
     out = tmp_path / "out"
-    words = ("run", "models:/levels/1", "--data", str(grey), *store, "--no-mlflow", "--quiet", "--samples", "40", "--out", str(out))
+    words = (
+        "run",
+        "models:/levels/1",
+        "--data",
+        str(grey),
+        *store,
+        "--no-mlflow",
+        "--no-pdf",
+        "--quiet",
+        "--samples",
+        "40",
+        "--out",
+        str(out),
+    )
     ran = audit(*words)
     assert ran.exit_code == 0, ran.output
     assert clean_accuracy(out) == 1.0

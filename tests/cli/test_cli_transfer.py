@@ -46,7 +46,7 @@ def audit(*arguments: object):
 
 
 def run(model: object, out: Path, *arguments: object):
-    given = ("--data", "digits:test", "--no-mlflow", "--quiet", "--out", out, "--trust", "--samples", "40")
+    given = ("--data", "digits:test", "--no-mlflow", "--no-pdf", "--quiet", "--out", out, "--trust", "--samples", "40")
     return audit("run", model, *given, *arguments)
 
 

@@ -23,6 +23,15 @@ class PlainClassifier:
         rows = [torch.autograd.grad(z[:, k].sum(), x, retain_graph=True)[0].flatten(1) for k in range(self.classes)]
         return z.detach(), torch.stack(rows, dim=1)
 
+    def loss_gradient(self, images, loss):
+        x = images.clone().requires_grad_(True)
+        z = self.network(x)
+        values = loss(z, torch.arange(len(images)))
+        return z.detach(), values.detach(), torch.autograd.grad(values.sum(), x)[0]
+
+    def jvp(self, images, directions):
+        return torch.func.jvp(self.network, (images,), (directions,))
+
 
 def linear(weights, bias=None):
     """Logits W x + b for images (n, c, h, w); W is (K, d)."""

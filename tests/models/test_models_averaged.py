@@ -31,6 +31,9 @@ class Alternating:
     def jacobian(self, images):
         return self._next().jacobian(images)
 
+    def jvp(self, images, directions):
+        return self._next().jvp(images, directions)
+
     forward_passes = property(lambda self: sum(inner.forward_passes for inner in self._inner))
     backward_passes = property(lambda self: sum(inner.backward_passes for inner in self._inner))
 
@@ -75,6 +78,7 @@ def test_gradients_are_means_and_the_jacobian_is_the_slope_of_the_mean():
     up, down = averaged.logits(IMAGES + h * direction), averaged.logits(IMAGES - h * direction)
     slope = (jacobian * direction.flatten(1)[:, None]).sum(dim=2)
     np.testing.assert_allclose(slope, (up - down) / (2 * h), atol=2e-3)
+    np.testing.assert_allclose(averaged.jvp(IMAGES, direction)[1], slope, atol=1e-5)
     np.testing.assert_allclose(logits, averaged.logits(IMAGES), atol=1e-6)
 
 

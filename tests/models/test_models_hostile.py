@@ -48,7 +48,7 @@ def data(tmp_path: Path) -> Path:
 
 def audit(store: Store, model: str, data: Path, *more: object) -> str:
     """The one sentence that the command line says."""
-    arguments = ["run", model, "--data", data, "--tracking-uri", store.uri, "--no-mlflow", "--out", "out", *more]
+    arguments = ["run", model, "--data", data, "--tracking-uri", store.uri, "--no-mlflow", "--no-pdf", "--out", "out", *more]
     done = CliRunner().invoke(cli, [str(argument) for argument in arguments])
     assert done.exit_code == 2, done.output
     assert "Traceback" not in done.output

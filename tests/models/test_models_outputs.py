@@ -62,6 +62,9 @@ def test_a_single_sigmoid_is_two_classes_and_has_the_slope_of_log_p() -> None:
     z, _, gradient = classifier.loss_gradient(x, lambda outputs, _: outputs[:, 1])
     torch.testing.assert_close(gradient.flatten(1), jacobian[:, 1], rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(scores, z)
+    direction = images(5, seed=4)
+    slopes = (jacobian * direction.flatten(1)[:, None]).sum(dim=2)
+    torch.testing.assert_close(classifier.jvp(x, direction)[1], slopes, rtol=1e-3, atol=1e-4)
 
 
 def test_one_value_that_was_stated() -> None:
