@@ -31,12 +31,7 @@ def test_that_there_are_no_scores_survives_the_journal_and_the_chunks() -> None:
 def test_what_reads_scores_is_ruled_out_by_their_absence() -> None:
     reasons = {kind: why_not(kind, LACKS) for kind in Evidence}
     possible = {kind for kind, why in reasons.items() if why is None}
-    assert possible == {
-        Evidence.PREDICTIONS,
-        Evidence.PROBE_SAMPLE,
-        Evidence.WORST_CASE_BLACK_BOX,
-        Evidence.ACCURACY_EPSILON,
-    }
+    assert possible == {Evidence.PREDICTIONS, Evidence.WORST_CASE_BLACK_BOX, Evidence.ACCURACY_EPSILON}
     assert {reasons[kind] for kind in reasons if kind not in possible} == {"labels only"}
 
 
