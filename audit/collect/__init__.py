@@ -2,7 +2,8 @@
 
 `collect(classifier, chunk, settings, needed, threat)` returns the chunk's rows. `needed` holds the same rows of the evidence the
 collector needs (and whole fits); `threat` is None where the evidence does not depend on one. A row's numbers depend on its
-example only, never on the chunk. `COLLECTORS` and `FITS` declare the graph; `why_not` says in words what it does not support.
+example only, never on the chunk. `COLLECTORS` and `FITS` declare the graph, besides what a reference model gave; `why_not` says in
+words what it does not support.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from audit.collect import (
     adversarial_neurons,
     boundary,
     certification,
+    corruptions,
     fisher_estimate,
     fisher_spectrum,
     gradient_probe,
@@ -24,11 +26,12 @@ from audit.collect import (
     predictions,
     probe,
     reference_attack,
+    sequences,
     worst_case,
 )
 from audit.collect.gradient_health import fit_gradient_health
 from audit.data import Chunk
-from audit.evidence import Evidence, EvidenceKey, EvidenceStore, Fitted, Predictions, RowEvidence, Temperature
+from audit.evidence import OF_REFERENCE, Evidence, EvidenceKey, EvidenceStore, Fitted, Predictions, RowEvidence, Temperature
 from audit.fisher.temperature import fit_temperature
 from audit.models import Classifier
 from audit.settings import Settings
@@ -79,7 +82,6 @@ class Collector:
     """
 
     kind: Evidence
-    per_threat: bool
     capabilities: frozenset[Capability]
     needs: frozenset[Evidence]
     collect: Collect
@@ -123,7 +125,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
     for row in (
         Collector(
             kind=Evidence.PREDICTIONS,
-            per_threat=False,
             capabilities=_LABELS,
             needs=frozenset(),
             collect=predictions.collect,
@@ -131,7 +132,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.PROBE,
-            per_threat=True,
             capabilities=_SCORES,
             needs=frozenset({Evidence.PROBE_SAMPLE}),
             collect=probe.collect,
@@ -139,7 +139,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.GRADIENT_PROBE,
-            per_threat=True,
             capabilities=_GRADIENTS,
             needs=frozenset({Evidence.PROBE_SAMPLE, Evidence.PROBE}),
             collect=gradient_probe.collect,
@@ -147,7 +146,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.NEURON_PROFILE,
-            per_threat=False,
             capabilities=_ACTIVATIONS | {Capability.PROFILE_DATA},
             needs=frozenset(),
             collect=neurons.collect_profile,
@@ -155,7 +153,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.NEURONS,
-            per_threat=False,
             capabilities=_ACTIVATIONS,
             needs=frozenset({Evidence.NEURON_PROFILE}),
             collect=neurons.collect,
@@ -163,7 +160,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.REFERENCE_ATTACK,
-            per_threat=True,
             capabilities=_SCORES,
             needs=_CLEAN,
             collect=reference_attack.collect,
@@ -172,7 +168,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.ADVERSARIAL_NEURONS,
-            per_threat=True,
             capabilities=_SCORES | _ACTIVATIONS,
             needs=_CLEAN | {Evidence.NEURON_PROFILE},
             collect=adversarial_neurons.collect,
@@ -180,7 +175,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.WORST_CASE_WHITE_BOX,
-            per_threat=True,
             capabilities=_GRADIENTS,
             needs=_CLEAN | {Evidence.GRADIENT_HEALTH},
             collect=worst_case.collect_white_box,
@@ -188,7 +182,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.WORST_CASE_BLACK_BOX,
-            per_threat=True,
             capabilities=_LABELS,
             needs=_CLEAN,
             collect=worst_case.collect_black_box,
@@ -198,7 +191,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.ACCURACY_EPSILON,
-            per_threat=True,
             capabilities=_LABELS,
             needs=_CLEAN | {Evidence.WORST_CASE_WHITE_BOX},
             needs_without_gradients=_CLEAN | {Evidence.WORST_CASE_BLACK_BOX},
@@ -207,7 +199,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.FISHER_SPECTRUM,
-            per_threat=False,
             capabilities=_GRADIENTS,
             needs=_CLEAN | {Evidence.TEMPERATURE},
             collect=fisher_spectrum.collect,
@@ -215,7 +206,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.FISHER_ESTIMATE,
-            per_threat=False,
             capabilities=_SCORES,
             needs=_CLEAN | {Evidence.TEMPERATURE},
             collect=fisher_estimate.collect,
@@ -223,7 +213,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.BOUNDARY_DISTANCE,
-            per_threat=False,
             capabilities=_LABELS,
             needs=_CLEAN,
             collect=boundary.collect_distance,
@@ -231,7 +220,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.BOUNDARY_STEPS,
-            per_threat=False,
             capabilities=_GRADIENTS,
             needs=frozenset({Evidence.PROBE_SAMPLE}),
             collect=boundary.collect_steps,
@@ -239,7 +227,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.NOISE_RESPONSE,
-            per_threat=True,
             capabilities=_SCORES,
             needs=_CLEAN,
             collect=noise_response.collect,
@@ -247,11 +234,24 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.CERTIFICATION,
-            per_threat=False,
             capabilities=_LABELS,
             needs=_CLEAN,
             collect=certification.collect,
             reads=frozenset({"seed", "profile.certified_samples"}),
+        ),
+        Collector(
+            kind=Evidence.CORRUPTIONS,
+            capabilities=_LABELS,
+            needs=frozenset(),
+            collect=corruptions.collect,
+            reads=frozenset({"seed", "profile.corruption_samples"}),
+        ),
+        Collector(
+            kind=Evidence.SEQUENCES,
+            capabilities=_LABELS,
+            needs=frozenset(),
+            collect=sequences.collect,
+            reads=frozenset({"seed", "profile.sequence_samples"}),
         ),
     )
 }
@@ -277,6 +277,8 @@ def why_not(kind: Evidence, lacks: Mapping[Capability, str]) -> str | None:
     >>> why_not(Evidence.WORST_CASE_WHITE_BOX, {Capability.GRADIENTS: "ONNX Runtime has no backward pass"})
     'ONNX Runtime has no backward pass'
     """
+    if kind in OF_REFERENCE:
+        return lacks.get(Capability.REFERENCE)
     node = FITS[kind] if kind in FITS else COLLECTORS[kind]
     missing = next((capability for capability in sorted(node.capabilities) if capability in lacks), None)
     if missing is not None:

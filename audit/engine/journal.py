@@ -29,6 +29,7 @@ from audit.evidence import (
     BoundaryDistance,
     BoundarySteps,
     Certification,
+    Corruptions,
     FisherEstimate,
     FisherSpectrum,
     GradientHealth,
@@ -40,6 +41,7 @@ from audit.evidence import (
     Probe,
     ProbeSample,
     ReferenceAttack,
+    Sequences,
     ShownDirection,
     ShownFailure,
     Temperature,
@@ -60,7 +62,7 @@ _KINDS = {
     for kind in (
         *(Predictions, Temperature, ProbeSample, Probe, GradientProbe, GradientHealth, ReferenceAttack, WorstCase),
         *(AccuracyEpsilon, FisherSpectrum, FisherEstimate, NeuronProfile, Neurons, AdversarialNeurons),
-        *(BoundaryDistance, BoundarySteps, NoiseResponse, Certification),
+        *(BoundaryDistance, BoundarySteps, NoiseResponse, Certification, Corruptions, Sequences),
     )
 }
 # What evidence keeps as examples to show, in a field `shown`.
