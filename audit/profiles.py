@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 
 from audit.errors import InputError
 from audit.searches import ESCALATION as ESCALATION
+from audit.searches import NEAREST as NEAREST
+from audit.searches import NOISE as NOISE
+from audit.searches import OUTSIDE as OUTSIDE
 from audit.searches import (
-    NEAREST,
     QUICK_L1,
     QUICK_L2,
     QUICK_LINF,
@@ -27,8 +29,6 @@ from audit.searches import (
     queries,
     walk,
 )
-from audit.searches import NOISE as NOISE
-from audit.searches import OUTSIDE as OUTSIDE
 from audit.searches import TRANSFER as TRANSFER
 from audit.searches import Search as Search
 from audit.vocabulary import Norm

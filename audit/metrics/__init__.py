@@ -5,7 +5,20 @@ Adding a metric touches its family's file, this tuple and a test.
 
 from __future__ import annotations
 
-from audit.metrics import accuracy, adversarial, boundary, certification, corruption, coverage, fisher, flips, margin, neurons
+from audit.metrics import (
+    accuracy,
+    adversarial,
+    boundary,
+    calibration,
+    certification,
+    comparison,
+    corruption,
+    coverage,
+    fisher,
+    flips,
+    margin,
+    neurons,
+)
 from audit.metrics.spec import Metric
 
 CATALOG: tuple[Metric, ...] = (
@@ -29,6 +42,14 @@ CATALOG: tuple[Metric, ...] = (
     flips.mean_flip_rate,
     flips.mean_flip_probability,
     flips.flip_probability,
+    comparison.classification_accuracy_variance,
+    comparison.classification_rectify_ratio,
+    comparison.classification_sacrifice_ratio,
+    comparison.classification_confidence_variance,
+    comparison.classification_output_stability,
+    calibration.calibration_error,
+    calibration.calibration_error_corrupted,
+    calibration.calibration_error_adversarial,
     fisher.fisher_spectral_norm,
     fisher.fisher_spectral_norm_raw,
     fisher.fisher_trace,
