@@ -12,8 +12,11 @@ are forward and backward passes as a share of AutoAttack's.
 | CNN adversarially trained, Linf 24/255, 500 | 283; 286, 284, 281 | 3, 1, 0 | .014, .042, .20 |
 | CNN trained on interval bounds 0.15, Linf 0.1, 150 | 94; 94, 94, 94 | 0, 0, 0 | .014, .041, .20 |
 | CNN trained on interval bounds 0.1, Linf 0.1, 150 | 92; 92, 92, 92 | 0, 0, 0 | .014, .041, .20 |
+| CNN trained with noise 0.25, Linf 16/255, 500 | 198; 198, 198, 197 | 0, 0, 0 | .014, .041, .19 |
 | ResNet (thorough not run), Linf 4/255, 500 | 211; 213, 211 | 2, 0 | .015, .041 |
 | CNN, L2 0.5, 500 | 247; 247, 247, 247 | 0, 0, 0 | .016, .043, .18 |
+| CNN adversarially trained in Linf, L2 1.5, 500 | 177; 172, 168, 159 | 5, 2, 0 | .018, .045, .17 |
+| CNN trained with noise 0.25, L2 1, 500 | 207; 206, 205, 204 | 1, 0, 0 | .016, .043, .18 |
 | CNN trained on interval bounds 0.15, L2 0.8, 150 | 54; 50, 37, 31 | 9, 5, 1 | .020, .052, .13 |
 | CNN trained on interval bounds 0.1, L2 0.8, 150 | 69; 54, 52, 46 | 0, 0, 0 | .016, .042, .14 |
 | CNN trained on interval bounds 0.15, L1 4, 150 | 12; 19, 8, 4 | 10, 2, 0 | .077, .18, .23 |

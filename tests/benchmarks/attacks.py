@@ -2,7 +2,8 @@
 
 Each library meets the model as a user loads it, with weights that want gradients, and attacks all images at once. Ours stops an
 example at its first misclassified iterate, as it does in an audit, so the ratio follows the share that stands. Times are the
-processor's, which bear a busy machine better than the clock.
+processor's, which bear a busy machine better than the clock. On a standard CNN at Linf 24/255, where 21 of 273 images stand, the
+ratio to foolbox was .22 (.26 with weights that want no gradients); at 8/255, where 142 stand, .71 (.80), which misses the aim.
 """
 
 from __future__ import annotations
