@@ -41,10 +41,11 @@ class Profile:
     `curve` are multiples of the threat's epsilon, each attacked by the first `curve_stages` searches of the white-box arm, or by
     Square or HopSkipJump with `curve_queries`; `fisher_samples` examples enter the Fisher evidence, with `fisher_directions` query
     directions each. Transfer runs where a surrogate is given; its steps are gradient steps there. `apart` is how many images are
-    set apart for what may not be learned from those that are scored: the ranges of neurons.
+    set apart for what may not be learned from those that are scored: the ranges of neurons, a universal perturbation.
 
     What takes thousands of questions for each example is asked of the first of the sample only: random directions are followed from
     `boundary_samples` (where clean-correct; up to 4,600 questions each), and `certified_samples` are certified (1,100 each).
+    Minimum-norm attacks take 400 gradients on each of `minimal_samples`.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Profile:
     apart: int
     boundary_samples: int
     certified_samples: int
+    minimal_samples: int
 
     def white_box(self, norm: Norm) -> tuple[Search, ...]:
         """The white-box arm of a norm."""
@@ -101,6 +103,7 @@ _THOROUGH = Profile(
     apart=5000,
     boundary_samples=300,
     certified_samples=500,
+    minimal_samples=500,
 )
 PROFILES = (
     Profile(
@@ -121,6 +124,7 @@ PROFILES = (
         apart=500,
         boundary_samples=25,
         certified_samples=25,
+        minimal_samples=50,
     ),
     Profile(
         name="standard",
@@ -144,6 +148,7 @@ PROFILES = (
         apart=1000,
         boundary_samples=100,
         certified_samples=100,
+        minimal_samples=200,
     ),
     _THOROUGH,
     replace(

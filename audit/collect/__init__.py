@@ -19,11 +19,13 @@ from audit.collect import (
     fisher_estimate,
     fisher_spectrum,
     gradient_probe,
+    minimal_perturbations,
     neurons,
     noise_response,
     predictions,
     probe,
     reference_attack,
+    universal_perturbation,
     worst_case,
 )
 from audit.collect.gradient_health import fit_gradient_health
@@ -250,6 +252,30 @@ COLLECTORS: Mapping[Evidence, Collector] = {
             needs=_CLEAN,
             collect=certification.collect,
             reads=frozenset({"seed", "profile.certified_samples"}),
+        ),
+        Collector(
+            kind=Evidence.MINIMAL_PERTURBATIONS,
+            per_threat=False,
+            capabilities=_GRADIENTS,
+            needs=_CLEAN,
+            collect=minimal_perturbations.collect,
+            reads=frozenset({"profile.minimal_samples"}),
+        ),
+        Collector(
+            kind=Evidence.UNIVERSAL_PERTURBATION,
+            per_threat=True,
+            capabilities=_GRADIENTS | {Capability.PROFILE_DATA},
+            needs=frozenset(),
+            collect=universal_perturbation.collect,
+            reads=frozenset(),
+        ),
+        Collector(
+            kind=Evidence.UNIVERSAL_EFFECT,
+            per_threat=True,
+            capabilities=_GRADIENTS,
+            needs=_CLEAN | {Evidence.UNIVERSAL_PERTURBATION},
+            collect=universal_perturbation.collect_effect,
+            reads=frozenset(),
         ),
     )
 }

@@ -33,6 +33,7 @@ from audit.evidence import (
     FisherSpectrum,
     GradientHealth,
     GradientProbe,
+    MinimalPerturbations,
     NeuronProfile,
     Neurons,
     NoiseResponse,
@@ -43,6 +44,8 @@ from audit.evidence import (
     ShownDirection,
     ShownFailure,
     Temperature,
+    UniversalEffect,
+    UniversalPerturbation,
     WorstCase,
 )
 from audit.text import printable
@@ -61,6 +64,7 @@ _KINDS = {
         *(Predictions, Temperature, ProbeSample, Probe, GradientProbe, GradientHealth, ReferenceAttack, WorstCase),
         *(AccuracyEpsilon, FisherSpectrum, FisherEstimate, NeuronProfile, Neurons, AdversarialNeurons),
         *(BoundaryDistance, BoundarySteps, NoiseResponse, Certification),
+        *(MinimalPerturbations, UniversalPerturbation, UniversalEffect),
     )
 }
 # What evidence keeps as examples to show, in a field `shown`.

@@ -5,7 +5,7 @@ Adding a metric touches its family's file, this tuple and a test.
 
 from __future__ import annotations
 
-from audit.metrics import accuracy, adversarial, boundary, certification, coverage, fisher, margin, neurons
+from audit.metrics import accuracy, adversarial, boundary, certification, coverage, fisher, margin, minimal, neurons
 from audit.metrics.spec import Metric
 
 CATALOG: tuple[Metric, ...] = (
@@ -14,6 +14,7 @@ CATALOG: tuple[Metric, ...] = (
     accuracy.adversarial_accuracy_black_box,
     accuracy.accuracy_epsilon_curve,
     accuracy.attack_success_rate,
+    minimal.universal_perturbation_success,
     adversarial.average_confidence_of_adversarial_class,
     adversarial.average_confidence_of_true_class,
     adversarial.noise_tolerance_estimation,
@@ -35,6 +36,7 @@ CATALOG: tuple[Metric, ...] = (
     boundary.empirical_boundary_distance,
     boundary.empirical_boundary_distance_adversarial,
     boundary.empirical_noise_insensitivity,
+    minimal.median_minimal_perturbation,
     certification.certified_accuracy,
     certification.average_certified_radius,
     neurons.neuron_sensitivity,

@@ -9,7 +9,7 @@ import torch
 
 from audit.collect import COLLECTORS, FITS
 from audit.data import Chunk
-from audit.evidence import PER_THREAT, SET_APART, Evidence, EvidenceKey, EvidenceStore, merge, rows
+from audit.evidence import AT_ONCE, PER_THREAT, SET_APART, Evidence, EvidenceKey, EvidenceStore, merge, rows
 from audit.models.torch_module import TorchClassifier, wrap
 from audit.profiles import profile
 from audit.settings import Settings
@@ -28,6 +28,7 @@ SMALL = replace(
     fisher_directions=12,
     boundary_samples=3,
     certified_samples=2,
+    minimal_samples=4,
 )
 
 
@@ -97,7 +98,7 @@ class Run:
         collector = COLLECTORS[kind]
         parts = []
         if kind in SET_APART:
-            sample, cuts = apart(), [slice(start, start + 8) for start in range(0, 17, 8)]
+            sample, cuts = apart(), [slice(0, 17)] if kind in AT_ONCE else [slice(start, start + 8) for start in range(0, 17, 8)]
         for cut in cuts:
             chunk = Chunk(
                 positions=sample.positions[cut], ids=sample.ids[cut], labels=sample.labels[cut], images=sample.images[cut]
