@@ -33,13 +33,18 @@ def images_at_once(shape: tuple[int, int, int]) -> int:
 def collect(
     classifier: Classifier, chunk: Chunk, settings: Settings, needed: EvidenceStore, threat: Threat | None
 ) -> UniversalPerturbation:
-    """Away from what the model answers itself, so that no label is needed; zeros at L1, where the search is not defined."""
+    """Away from what the model answers itself, so that no label is needed; zeros at L1, where the search is not defined.
+
+    Images that the model does not answer take no part.
+    """
     assert threat is not None, "a perturbation belongs to a threat"
     batch, oracle = Batch.of(chunk, classifier.device), Oracle(classifier, len(chunk.labels))
-    answers = classifier.logits(batch.images).argmax(dim=1)
+    logits = oracle.logits(batch, batch.images)
+    answers = logits.nan_to_num().argmax(dim=1)
     own = Batch(images=batch.images, labels=answers, targets=answers, ids=batch.ids, rows=batch.rows)
+    own = own.take((~logits.isnan().any(dim=1)).nonzero()[:, 0])
     delta, fooled = torch.zeros_like(batch.images[0]), 0
-    if threat.norm is not Norm.L1:
+    if threat.norm is not Norm.L1 and len(own):
         delta = universal(oracle, own, threat, steps=STEPS)
         fooled = int(verify(oracle, own, applied(own.images, delta), threat).broken.sum())
     return UniversalPerturbation(

@@ -15,6 +15,7 @@ import scipy.special
 from PIL import Image
 
 from audit.engine.summary import ARMS, Failure, predictions_of
+from audit.engine.table_boundary import boundary_columns, spread
 from audit.evidence import (
     BROKEN,
     SURVIVED,
@@ -25,7 +26,6 @@ from audit.evidence import (
     FisherEstimate,
     FisherSpectrum,
     Images,
-    Ints,
     ReferenceAttack,
     Temperature,
     WorstCase,
@@ -80,15 +80,8 @@ def columns(store: EvidenceStore, model: int) -> dict[str, pa.Array]:
             for name in ("l0", "l2", "linf", "ssim", "psd"):
                 found[f"reference_{name}/{key.threat.key}"] = pa.array(getattr(value, name), mask=~attacked)
     found.update(_fisher(store, rows))
+    found.update(boundary_columns(store, rows))
     return {name: value if isinstance(value, pa.Array) else pa.array(value) for name, value in found.items()}
-
-
-def _spread(values: np.ndarray, positions: Ints, rows: int) -> pa.Array:
-    """Values of a subset of the examples as a whole column, null elsewhere."""
-    whole = np.zeros(rows, dtype=values.dtype)
-    missing = np.ones(rows, dtype=bool)
-    whole[positions], missing[positions] = values, False
-    return pa.array(whole, mask=missing)
 
 
 def _without_fit(store: EvidenceStore) -> bool:
@@ -104,19 +97,19 @@ def _fisher(store: EvidenceStore, rows: int) -> dict[str, pa.Array]:
     )
     if exact in store:
         evidence = store.get_as(FisherSpectrum, exact)
-        found["lambda_max_raw"] = _spread(evidence.lambda_max_raw, evidence.positions, rows)
+        found["lambda_max_raw"] = spread(evidence.lambda_max_raw, evidence.positions, rows)
         if fit in store and not _without_fit(store):
             fitted = evidence.lambda_max
-            found["lambda_max_T"] = _spread(fitted, evidence.positions, rows)
-            found["lambda_max_residual"] = _spread(evidence.residual, evidence.positions, rows)
-            found["trace_T"] = _spread(evidence.trace, evidence.positions, rows)
+            found["lambda_max_T"] = spread(fitted, evidence.positions, rows)
+            found["lambda_max_residual"] = spread(evidence.residual, evidence.positions, rows)
+            found["trace_T"] = spread(evidence.trace, evidence.positions, rows)
             moving = fitted > 0
-            found["fisher_effective_rank"] = _spread(evidence.trace[moving] / fitted[moving], evidence.positions[moving], rows)
-            found["kl_radius"] = _spread(np.sqrt(2 * KL_RADIUS_TAU / fitted[moving]), evidence.positions[moving], rows)
+            found["fisher_effective_rank"] = spread(evidence.trace[moving] / fitted[moving], evidence.positions[moving], rows)
+            found["kl_radius"] = spread(np.sqrt(2 * KL_RADIUS_TAU / fitted[moving]), evidence.positions[moving], rows)
         for name in ("margin_linf", "margin_l2", "margin_l1"):
-            found[name] = _spread(getattr(evidence, name), evidence.positions, rows)
+            found[name] = spread(getattr(evidence, name), evidence.positions, rows)
         for threat in dict.fromkeys(key.threat for key in store if key.threat is not None):
-            found[key_of("linearised_margin_share", None, threat)] = _spread(exceeds(evidence, threat), evidence.positions, rows)
+            found[key_of("linearised_margin_share", None, threat)] = spread(exceeds(evidence, threat), evidence.positions, rows)
     if queried in store:
         estimate = store.get_as(FisherEstimate, queried)
         status = np.array([None] * rows, dtype=object)
@@ -130,7 +123,7 @@ def _fisher(store: EvidenceStore, rows: int) -> dict[str, pa.Array]:
             ("lambda_estimate_relative_error", estimate.standard_error),
         ):
             measured = (estimate.status == "measured") & np.isfinite(values)
-            found[name] = _spread(values[measured], estimate.positions[measured], rows)
+            found[name] = spread(values[measured], estimate.positions[measured], rows)
     return found
 
 

@@ -12,6 +12,7 @@ from audit.sinks import report_words as words
 from audit.sinks.clauses import SECTIONS, Clause
 from audit.sinks.report_front import Fact, Front, front
 from audit.sinks.report_gallery import Gallery, gallery
+from audit.sinks.report_layers import LayerTable, layer_tables
 from audit.sinks.report_limits import Limits, limits
 from audit.sinks.report_metrics import Definition, MetricTables, definitions, metric_tables
 from audit.sinks.report_panels import Panels, epsilon_panels, lambda_panels, margin_panels, ranking_panels
@@ -96,6 +97,7 @@ class Report:
     margin_panels: Panels
     temperatures: str
     metrics: MetricTables
+    layers: tuple[LayerTable, ...]
     cascades: tuple[CascadeTable, ...]
     rankings: tuple[RankingTable, ...]
     ranking_gaps: tuple[str, ...]
@@ -145,6 +147,7 @@ def view(result: AuditResult, table: ExampleTable, folder: Path, clauses: tuple[
         margin_panels=margin_panels(result, labels, table),
         temperatures=_temperatures(result, labels),
         metrics=metric_tables(result, labels),
+        layers=layer_tables(result, labels),
         cascades=cascade_tables(result, labels),
         rankings=rankings,
         ranking_gaps=ranking_gaps(result, labels),

@@ -69,7 +69,7 @@ def test_the_robust_twin_ranks_first_under_attack(whole):
 
 def test_every_value_is_measured_or_says_why(whole):
     for model in result_of(whole[0]).models:
-        assert len(model.metrics) == 64
+        assert len(model.metrics) == 68
         kinds = {record.outcome.kind for record in model.metrics}
         assert kinds <= {"measured", "undefined"}
         assert model.overall.undetermined, "corruption and stability are not measured yet, so the score is at most"
@@ -245,7 +245,7 @@ def test_plan_says_how_long_it_will_take_after_a_few_examples(digits_store):
 def test_metrics_lists_and_defines():
     assert "clean_accuracy" in audit("metrics").output
     assert "S the examples" in audit("metrics", "attack_success_rate").output
-    assert len(json.loads(audit("metrics", "--json").output)) == 34
+    assert len(json.loads(audit("metrics", "--json").output)) == 36
     wrong = audit("metrics", "clean_acuracy")
     assert wrong.exit_code == 2
     assert "did you mean clean_accuracy?" in wrong.output
