@@ -10,11 +10,11 @@ from audit.attacks.sign_steps import passes as sign_step_passes
 from audit.attacks.targets import passes as jacobian_passes
 from audit.collect.boundary import DIRECTIONS
 from audit.collect.certification import DRAWN, LOOKED
-from audit.collect.fisher_spectrum import MOST_CLASSES_EXACT
 from audit.collect.minimal_perturbations import passes as minimal_passes
 from audit.collect.noise_response import COPIES
 from audit.collect.probe import NOISE_DRAWS, PROBE_EXAMPLES, PROBE_QUERIES, PROBE_STEPS, budgets
 from audit.evidence import Evidence, EvidenceKey
+from audit.fisher.exact import MOST_CLASSES_EXACT
 from audit.fisher.lanczos import MOST_ITERATIONS, TRACE_PROBES
 from audit.fisher.margin import MAX_OTHERS
 from audit.fisher.queries import rows_asked
