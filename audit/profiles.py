@@ -122,9 +122,9 @@ PROFILES = (
         fisher_samples=100,
         fisher_directions=64,
         apart=500,
-        boundary_samples=25,
+        boundary_samples=12,
         certified_samples=25,
-        minimal_samples=50,
+        minimal_samples=25,
     ),
     Profile(
         name="standard",

@@ -26,9 +26,9 @@ SMALL = replace(
     curve_stages=2,
     fisher_samples=7,
     fisher_directions=12,
-    boundary_samples=3,
+    boundary_samples=2,
     certified_samples=2,
-    minimal_samples=4,
+    minimal_samples=2,
 )
 
 
