@@ -97,8 +97,9 @@ def test_chunking_changes_no_bit_where_the_model_fails(run, sample):
     images[::4, 0, 3, 3] = 0.89
     sample = replace(sample, images=images)
     run = replace(run, classifier=wrap(Fragile(small_run.network()), image_shape=(1, 8, 8), device="cpu", block_rows=8))
-    # Fisher evidence needs every answer; thousands of copies, each of which may go unanswered, are asked about one by one.
+    # Fisher evidence needs every answer; where thousands are asked for, those that are missing are looked for one by one.
     left_out = {*(Evidence.FISHER_SPECTRUM, Evidence.FISHER_ESTIMATE), Evidence.CERTIFICATION, Evidence.BOUNDARY_DISTANCE}
+    left_out |= {Evidence.MINIMAL_PERTURBATIONS, Evidence.UNIVERSAL_PERTURBATION, Evidence.UNIVERSAL_EFFECT}
     kinds = [kind for kind in COLLECTORS if kind not in left_out]
     whole = everything(run, sample, kinds, 1000)
     for size in (1, 6):
