@@ -238,21 +238,22 @@ def open_subjects(
             registry_uri=request.registry_uri,
         )
     )
-    return [
-        open_subject(
-            classifier,
-            sample.dataset,
-            sample.indices,
-            request.settings,
-            journal,
-            listen,
-            apart=set_apart(sample.dataset, sample.indices, request.settings, sample.profile),
-            is_reference=place >= len(request.models),
-            allow_chance=request.allow_chance,
-            surrogate=surrogate,
-        )
-        for place, classifier in enumerate(classifiers)
-    ]
+    opened = partial(
+        open_subject,
+        dataset=sample.dataset,
+        indices=sample.indices,
+        settings=request.settings,
+        journal=journal,
+        listen=listen,
+        apart=set_apart(sample.dataset, sample.indices, request.settings, sample.profile),
+        allow_chance=request.allow_chance,
+        surrogate=surrogate,
+    )
+    # The reference first: what it gives is evidence of the models that are compared with it.
+    audited = len(request.models)
+    references = [opened(classifier, is_reference=True) for classifier in classifiers[audited:]]
+    reference = references[0] if references else None
+    return [*(opened(each, is_reference=False, reference=reference) for each in classifiers[:audited]), *references]
 
 
 def gather_part(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from audit.collect import COLLECTORS, FITS, arms, why_not
 from audit.collect.costs import AVERAGED_OPENING_CALLS, OPENING_CALLS, escalated_passes, images_sent, not_repeatable, passes
-from audit.evidence import PER_THREAT, Evidence, EvidenceKey
+from audit.evidence import OF_REFERENCE, PER_THREAT, Evidence, EvidenceKey
 from audit.metrics.honesty import CHECKED
 from audit.metrics.spec import Metric, key_of
 from audit.settings import Settings
@@ -122,16 +122,18 @@ def plan(
 
 
 def _needs(kind: Evidence, lacks: Mapping[Capability, str]) -> frozenset[Evidence]:
+    if kind in OF_REFERENCE:
+        return frozenset()
     return FITS[kind].needs if kind in FITS else COLLECTORS[kind].needs_of(lacks)
 
 
 def _with_needs(wanted: Set[Evidence], lacks: Mapping[Capability, str]) -> Set[Evidence]:
-    """`wanted` and everything that is needed on the way."""
+    """`wanted` and everything that what can be gathered of it needs on the way."""
     found: set[Evidence] = set()
     left = set(wanted)
     while left:
         found |= left
-        left = {need for kind in left for need in _needs(kind, lacks)} - found
+        left = {need for kind in left if why_not(kind, lacks) is None for need in _needs(kind, lacks)} - found
     return found
 
 

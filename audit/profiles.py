@@ -40,8 +40,9 @@ class Profile:
     `linf`, `l2` and `l1` are the white-box arm per norm; `score_based` and `label_only` the black-box arm by what a model answers.
     `curve` are multiples of the threat's epsilon, each attacked by the first `curve_stages` searches of the white-box arm, or by
     Square or HopSkipJump with `curve_queries`; `fisher_samples` examples enter the Fisher evidence, with `fisher_directions` query
-    directions each. Transfer runs where a surrogate is given; its steps are gradient steps there. `apart` is how many images are
-    set apart for what may not be learned from those that are scored: the ranges of neurons, a universal perturbation.
+    directions each, `corruption_samples` are corrupted in every way and `sequence_samples` followed along sequences. Transfer runs
+    where a surrogate is given; its steps are gradient steps there. `apart` is how many images are set apart for what may not be
+    learned from those that are scored: the ranges of neurons, a universal perturbation.
 
     What takes thousands of questions for each example is asked of the first of the sample only: random directions are followed from
     `boundary_samples` (where clean-correct; up to 4,600 questions each), and `certified_samples` are certified (1,100 each).
@@ -66,6 +67,8 @@ class Profile:
     boundary_samples: int
     certified_samples: int
     minimal_samples: int
+    corruption_samples: int
+    sequence_samples: int
 
     def white_box(self, norm: Norm) -> tuple[Search, ...]:
         """The white-box arm of a norm."""
@@ -104,6 +107,8 @@ _THOROUGH = Profile(
     boundary_samples=300,
     certified_samples=500,
     minimal_samples=500,
+    corruption_samples=1000,
+    sequence_samples=500,
 )
 PROFILES = (
     Profile(
@@ -125,6 +130,8 @@ PROFILES = (
         boundary_samples=12,
         certified_samples=25,
         minimal_samples=25,
+        corruption_samples=100,
+        sequence_samples=50,
     ),
     Profile(
         name="standard",
@@ -149,6 +156,8 @@ PROFILES = (
         boundary_samples=100,
         certified_samples=100,
         minimal_samples=200,
+        corruption_samples=500,
+        sequence_samples=200,
     ),
     _THOROUGH,
     replace(

@@ -7,11 +7,13 @@
 | quantiles | `quantile` (order statistics) |
 | difference of two shares on the same examples | `paired_share_difference` (Tango's score interval), `mcnemar` (exact) |
 | difference or ratio of other statistics on the same examples | `paired_bootstrap` |
+| statistics of several columns, all that belongs to an example moving together | `over_examples` |
 | several claims at once | `holm` |
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -55,28 +57,6 @@ def mean(values: Floats, seed: int = 0) -> Interval | None:
         return Interval(low=constant, high=constant, method=BOOTSTRAP)
     found = _resampled((values,), np.mean, level=LEVEL, resamples=RESAMPLES, seed=seed).confidence_interval
     return Interval(low=float(found.low), high=float(found.high), method=BOOTSTRAP)
-
-
-def mean_of_ratios(numerators: Floats, denominators: Floats, seed: int = 0) -> Interval | None:
-    """Bootstrap over examples of the mean over L columns of mean(numerator) / mean(denominator), both (n, L).
-
-    All columns of one example move together. None below 10 examples, or where a resample has a denominator of 0.
-    """
-    n = len(numerators)
-    if n < SMALLEST_SAMPLE:
-        return None
-
-    def statistic(places: Floats, axis: int) -> Any:
-        # scipy draws examples as places along the last axis, one at a time in a batch: (..., n) becomes (..., n, L).
-        index = places.astype(np.int64)
-        return (numerators[index].mean(axis=-2) / denominators[index].mean(axis=-2)).mean(axis=-1)
-
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = _resampled((np.arange(n, dtype=np.float64),), statistic, level=LEVEL, resamples=RESAMPLES, seed=seed)
-    ends = found.confidence_interval
-    if not np.isfinite(found.bootstrap_distribution).all():
-        return None
-    return Interval(low=float(ends.low), high=float(ends.high), method=BOOTSTRAP)
 
 
 def _resampled(columns: tuple[Floats, ...], statistic: Callable[..., Any], *, level: float, resamples: int, seed: int) -> Any:
@@ -234,6 +214,45 @@ def paired_bootstrap(
     # The expansion of `_resampled`, the other way round.
     p_value = 2 * float(scipy.stats.t.cdf(scipy.stats.norm.ppf(min(tail, 0.5)) * np.sqrt((n - 1) / n), n - 1))
     return Tested(interval=Interval(low=float(ends.low), high=float(ends.high), method=PAIRED, level=level), p_value=p_value)
+
+
+def over_examples(count: int, statistic: Callable[[Floats], Floats], *, seed: int = 0) -> Interval | None:
+    """Expanded percentile bootstrap over examples of a statistic of whatever belongs to them.
+
+    Args:
+        count: n, the number of examples.
+        statistic: (b, n) weights, the times each example was drawn over n, to (b,) values: a mean of (n, k) is weights @ values.
+        seed: of the resampling.
+
+    Returns:
+        None below 10 examples, or where a resample has no finite value (a ratio whose denominator vanishes).
+
+    >>> values = np.arange(100.0)
+    >>> interval = over_examples(100, lambda weights: weights @ values)
+    >>> round(interval.low), round(interval.high)
+    (44, 55)
+    """
+    if count < SMALLEST_SAMPLE:
+        return None
+
+    def resampled(rows: Any, axis: int) -> Floats:
+        drawn = np.atleast_2d(np.moveaxis(rows, axis, -1)).astype(np.int64)
+        flat = (drawn + count * np.arange(len(drawn))[:, None]).ravel()
+        weights = np.bincount(flat, minlength=count * len(drawn)).reshape(len(drawn), count) / count
+        found = np.asarray(statistic(weights))
+        return found if np.ndim(rows) > 1 else found[0]
+
+    whole = float(statistic(np.full((1, count), 1 / count))[0])
+    with np.errstate(invalid="ignore", divide="ignore"), warnings.catch_warnings():
+        # Resamples that all give one value are a point, as below; nothing else is wrong with them.
+        warnings.simplefilter("ignore", scipy.stats.DegenerateDataWarning)
+        found = _resampled((np.arange(count, dtype=np.float64),), resampled, level=LEVEL, resamples=RESAMPLES, seed=seed)
+    drawn, ends = found.bootstrap_distribution, found.confidence_interval
+    if not np.isfinite(drawn).all():
+        return None
+    if np.ptp(drawn) == 0:
+        return Interval(low=whole, high=whole, method=BOOTSTRAP)
+    return Interval(low=float(ends.low), high=float(ends.high), method=BOOTSTRAP)
 
 
 def holm(p_values: list[float]) -> list[float]:

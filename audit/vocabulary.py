@@ -38,6 +38,10 @@ class Family(StrEnum):
     NEURONS = "Inside the network"
     BOUNDARY = "Distance to the boundary"
     CERTIFICATION = "Certified by smoothing"
+    CORRUPTION = "Under corruptions"
+    STABILITY = "Along sequences"
+    COMPARISON = "Beside the reference"
+    CALIBRATION = "Confidence"
 
 
 class Better(StrEnum):
@@ -49,9 +53,10 @@ class Better(StrEnum):
 
 
 class Unit(StrEnum):
-    """What a number is measured in. `SHARE` is a fraction of images in [0, 1], shown to readers in percent."""
+    """What a number is measured in. `SHARE` is a fraction of images in [0, 1], shown in percent; `POINTS` a difference of two."""
 
     SHARE = "share"
+    POINTS = "share difference"
     PROBABILITY = "probability"
     RATIO = "ratio"
     PIXELS = "pixel range"

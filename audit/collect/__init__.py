@@ -2,20 +2,20 @@
 
 `collect(classifier, chunk, settings, needed, threat)` returns the chunk's rows. `needed` holds the same rows of the evidence the
 collector needs (and whole fits); `threat` is None where the evidence does not depend on one. A row's numbers depend on its
-example only, never on the chunk. `COLLECTORS` and `FITS` declare the graph; `why_not` says in words what it does not support.
+example only, never on the chunk. `COLLECTORS` and `FITS` declare the graph, besides what a reference model gave; `why_not` says in
+words what it does not support.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol
 
 from audit.collect import (
     accuracy_epsilon,
     adversarial_neurons,
     boundary,
     certification,
+    corruptions,
     fisher_estimate,
     fisher_spectrum,
     gradient_probe,
@@ -25,85 +25,20 @@ from audit.collect import (
     predictions,
     probe,
     reference_attack,
+    sequences,
     universal_perturbation,
     worst_case,
 )
 from audit.collect.gradient_health import fit_gradient_health
-from audit.data import Chunk
-from audit.evidence import Evidence, EvidenceKey, EvidenceStore, Fitted, Predictions, RowEvidence, Temperature
+from audit.collect.nodes import Beside as Beside
+from audit.collect.nodes import Collect as Collect
+from audit.collect.nodes import Collector as Collector
+from audit.collect.nodes import CollectTwo as CollectTwo
+from audit.collect.nodes import Fit as Fit
+from audit.collect.nodes import FitNode as FitNode
+from audit.evidence import OF_REFERENCE, Evidence, EvidenceKey, EvidenceStore, Predictions, Temperature
 from audit.fisher.temperature import fit_temperature
-from audit.models import Classifier
-from audit.settings import Settings
 from audit.vocabulary import Capability, Threat
-
-
-class Collect(Protocol):
-    """Gathers one kind of evidence on one chunk."""
-
-    def __call__(
-        self, classifier: Classifier, chunk: Chunk, settings: Settings, needed: EvidenceStore, threat: Threat | None
-    ) -> RowEvidence:
-        """Collect the rows of one chunk."""
-
-
-class Fit(Protocol):
-    """Computes one value from merged evidence; `threat` is None where it does not depend on one."""
-
-    def __call__(self, needed: EvidenceStore, threat: Threat | None) -> Fitted:
-        """Fit."""
-
-
-class CollectTwo(Protocol):
-    """Gathers two kinds of evidence on one chunk at the price of one."""
-
-    def __call__(
-        self, classifier: Classifier, chunk: Chunk, settings: Settings, needed: EvidenceStore, threat: Threat | None
-    ) -> tuple[RowEvidence, RowEvidence]:
-        """Collect the rows of one chunk, of the collector's own kind first."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Beside:
-    """Another kind of evidence, which can be had on the way."""
-
-    kind: Evidence
-    collect: CollectTwo
-
-
-@dataclass(frozen=True, kw_only=True)
-class Collector:
-    """One node of the graph. `needs_without_gradients` replaces `needs` for a classifier that lacks gradients.
-
-    `beside` names what an engine may gather with it: the same evidence that the other kind's own collector gathers.
-
-    `reads` names every setting that `collect` reads (`profile.X` for one of the profile): changing another one leaves its evidence
-    valid.
-    """
-
-    kind: Evidence
-    per_threat: bool
-    capabilities: frozenset[Capability]
-    needs: frozenset[Evidence]
-    collect: Collect
-    reads: frozenset[str]
-    needs_without_gradients: frozenset[Evidence] | None = None
-    beside: Beside | None = None
-
-    def needs_of(self, lacks: Mapping[Capability, str]) -> frozenset[Evidence]:
-        """The kinds this collector needs for a classifier with these `lacks`."""
-        if self.needs_without_gradients is not None and Capability.GRADIENTS in lacks:
-            return self.needs_without_gradients
-        return self.needs
-
-
-@dataclass(frozen=True, kw_only=True)
-class FitNode:
-    """A value fitted to merged evidence, needed by collectors: what they gather depends on its `relied_on` alone."""
-
-    kind: Evidence
-    capabilities: frozenset[Capability]
-    needs: frozenset[Evidence]
-    fit: Fit
 
 
 def fit_clean_temperature(needed: EvidenceStore, threat: Threat | None) -> Temperature:
@@ -125,7 +60,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
     for row in (
         Collector(
             kind=Evidence.PREDICTIONS,
-            per_threat=False,
             capabilities=_LABELS,
             needs=frozenset(),
             collect=predictions.collect,
@@ -133,7 +67,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.PROBE,
-            per_threat=True,
             capabilities=_SCORES,
             needs=frozenset({Evidence.PROBE_SAMPLE}),
             collect=probe.collect,
@@ -141,7 +74,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.GRADIENT_PROBE,
-            per_threat=True,
             capabilities=_GRADIENTS,
             needs=frozenset({Evidence.PROBE_SAMPLE, Evidence.PROBE}),
             collect=gradient_probe.collect,
@@ -149,7 +81,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.NEURON_PROFILE,
-            per_threat=False,
             capabilities=_ACTIVATIONS | {Capability.PROFILE_DATA},
             needs=frozenset(),
             collect=neurons.collect_profile,
@@ -157,7 +88,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.NEURONS,
-            per_threat=False,
             capabilities=_ACTIVATIONS,
             needs=frozenset({Evidence.NEURON_PROFILE}),
             collect=neurons.collect,
@@ -165,7 +95,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.REFERENCE_ATTACK,
-            per_threat=True,
             capabilities=_SCORES,
             needs=_CLEAN,
             collect=reference_attack.collect,
@@ -174,7 +103,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.ADVERSARIAL_NEURONS,
-            per_threat=True,
             capabilities=_SCORES | _ACTIVATIONS,
             needs=_CLEAN | {Evidence.NEURON_PROFILE},
             collect=adversarial_neurons.collect,
@@ -182,7 +110,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.WORST_CASE_WHITE_BOX,
-            per_threat=True,
             capabilities=_GRADIENTS,
             needs=_CLEAN | {Evidence.GRADIENT_HEALTH},
             collect=worst_case.collect_white_box,
@@ -190,7 +117,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.WORST_CASE_BLACK_BOX,
-            per_threat=True,
             capabilities=_LABELS,
             needs=_CLEAN,
             collect=worst_case.collect_black_box,
@@ -198,7 +124,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.ACCURACY_EPSILON,
-            per_threat=True,
             capabilities=_LABELS,
             needs=_CLEAN | {Evidence.WORST_CASE_WHITE_BOX},
             needs_without_gradients=_CLEAN | {Evidence.WORST_CASE_BLACK_BOX},
@@ -207,7 +132,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.FISHER_SPECTRUM,
-            per_threat=False,
             capabilities=_GRADIENTS,
             needs=_CLEAN | {Evidence.TEMPERATURE},
             collect=fisher_spectrum.collect,
@@ -215,7 +139,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.FISHER_ESTIMATE,
-            per_threat=False,
             capabilities=_SCORES,
             needs=_CLEAN | {Evidence.TEMPERATURE},
             collect=fisher_estimate.collect,
@@ -223,7 +146,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.BOUNDARY_DISTANCE,
-            per_threat=False,
             capabilities=_LABELS,
             needs=_CLEAN,
             collect=boundary.collect_distance,
@@ -231,7 +153,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.BOUNDARY_STEPS,
-            per_threat=False,
             capabilities=_GRADIENTS,
             needs=frozenset({Evidence.PROBE_SAMPLE}),
             collect=boundary.collect_steps,
@@ -239,7 +160,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.NOISE_RESPONSE,
-            per_threat=True,
             capabilities=_SCORES,
             needs=_CLEAN,
             collect=noise_response.collect,
@@ -247,7 +167,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.CERTIFICATION,
-            per_threat=False,
             capabilities=_LABELS,
             needs=_CLEAN,
             collect=certification.collect,
@@ -255,7 +174,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.MINIMAL_PERTURBATIONS,
-            per_threat=False,
             capabilities=_GRADIENTS,
             needs=_CLEAN,
             collect=minimal_perturbations.collect,
@@ -263,7 +181,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.UNIVERSAL_PERTURBATION,
-            per_threat=True,
             capabilities=_GRADIENTS | {Capability.PROFILE_DATA},
             needs=frozenset(),
             collect=universal_perturbation.collect,
@@ -271,11 +188,24 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.UNIVERSAL_EFFECT,
-            per_threat=True,
             capabilities=_GRADIENTS,
             needs=_CLEAN | {Evidence.UNIVERSAL_PERTURBATION},
             collect=universal_perturbation.collect_effect,
             reads=frozenset(),
+        ),
+        Collector(
+            kind=Evidence.CORRUPTIONS,
+            capabilities=_LABELS,
+            needs=frozenset(),
+            collect=corruptions.collect,
+            reads=frozenset({"seed", "profile.corruption_samples"}),
+        ),
+        Collector(
+            kind=Evidence.SEQUENCES,
+            capabilities=_LABELS,
+            needs=frozenset(),
+            collect=sequences.collect,
+            reads=frozenset({"seed", "profile.sequence_samples"}),
         ),
     )
 }
@@ -301,6 +231,8 @@ def why_not(kind: Evidence, lacks: Mapping[Capability, str]) -> str | None:
     >>> why_not(Evidence.WORST_CASE_WHITE_BOX, {Capability.GRADIENTS: "ONNX Runtime has no backward pass"})
     'ONNX Runtime has no backward pass'
     """
+    if kind in OF_REFERENCE:
+        return lacks.get(Capability.REFERENCE)
     node = FITS[kind] if kind in FITS else COLLECTORS[kind]
     missing = next((capability for capability in sorted(node.capabilities) if capability in lacks), None)
     if missing is not None:

@@ -13,6 +13,8 @@ from audit.collect.certification import DRAWN, LOOKED
 from audit.collect.minimal_perturbations import passes as minimal_passes
 from audit.collect.noise_response import COPIES
 from audit.collect.probe import NOISE_DRAWS, PROBE_EXAMPLES, PROBE_QUERIES, PROBE_STEPS, budgets
+from audit.corruptions.families import FAMILIES, FRAMES
+from audit.corruptions.parameters import KINDS, SEVERITIES
 from audit.evidence import Evidence, EvidenceKey
 from audit.fisher.exact import MOST_CLASSES_EXACT
 from audit.fisher.lanczos import MOST_ITERATIONS, TRACE_PROBES
@@ -39,7 +41,8 @@ def not_repeatable(kind: Evidence, classes: int, averaged: int) -> str | None:
 def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str], classes: int, dimension: int) -> tuple[int, int]:
     """Forward and backward passes per image at most.
 
-    The probe is made on `PROBE_EXAMPLES` images only, Fisher evidence on the profile's `fisher_samples`.
+    The probe is made on `PROBE_EXAMPLES` images only, Fisher evidence on the profile's `fisher_samples`, corruptions on its
+    `corruption_samples` and sequences on its `sequence_samples`.
     """
     profile = settings.profile
     gradients, scores = Capability.GRADIENTS not in lacks, Capability.SCORES not in lacks
@@ -107,6 +110,13 @@ def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str]
         case Evidence.NOISE_RESPONSE:
             assert key.threat is not None, "noise belongs to a threat"
             return (COPIES, 0) if key.threat.norm is Norm.LINF else (0, 0)
+        case Evidence.CORRUPTIONS:
+            return len(KINDS) * len(SEVERITIES), 0
+        case Evidence.SEQUENCES:
+            return len(FAMILIES) * FRAMES, 0
+        case Evidence.REFERENCE_PREDICTIONS | Evidence.REFERENCE_CORRUPTIONS | Evidence.REFERENCE_SEQUENCES:
+            # Paid for once, by the reference model itself.
+            return 0, 0
         case Evidence.TEMPERATURE | Evidence.PROBE_SAMPLE | Evidence.GRADIENT_HEALTH:
             return 0, 0
 
@@ -122,6 +132,10 @@ def examples_at_most(kind: Evidence, settings: Settings) -> int | None:
             return settings.profile.boundary_samples
         case Evidence.CERTIFICATION:
             return settings.profile.certified_samples
+        case Evidence.CORRUPTIONS:
+            return settings.profile.corruption_samples
+        case Evidence.SEQUENCES:
+            return settings.profile.sequence_samples
         case Evidence.MINIMAL_PERTURBATIONS:
             return settings.profile.minimal_samples
         case Evidence.NEURON_PROFILE | Evidence.UNIVERSAL_PERTURBATION:
@@ -193,6 +207,10 @@ def images_sent(kind: Evidence, settings: Settings, forward: int, dimension: int
     if kind is Evidence.CERTIFICATION:
         # Its examples may lie in several chunks, and their copies are drawn in several parts, each asked about in whole blocks.
         return forward * whole_blocks(min(samples, settings.profile.certified_samples))
+    if kind is Evidence.CORRUPTIONS:
+        return forward * whole_blocks(min(samples, settings.profile.corruption_samples))
+    if kind is Evidence.SEQUENCES:
+        return forward * whole_blocks(min(samples, settings.profile.sequence_samples))
     if kind is not Evidence.FISHER_ESTIMATE:
         # Attacks ask about all that is left of a chunk at once, which is a number of whole blocks.
         return forward * whole_blocks(samples)

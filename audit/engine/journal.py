@@ -29,6 +29,7 @@ from audit.evidence import (
     BoundaryDistance,
     BoundarySteps,
     Certification,
+    Corruptions,
     FisherEstimate,
     FisherSpectrum,
     GradientHealth,
@@ -41,6 +42,7 @@ from audit.evidence import (
     Probe,
     ProbeSample,
     ReferenceAttack,
+    Sequences,
     ShownDirection,
     ShownFailure,
     Temperature,
@@ -63,7 +65,7 @@ _KINDS = {
     for kind in (
         *(Predictions, Temperature, ProbeSample, Probe, GradientProbe, GradientHealth, ReferenceAttack, WorstCase),
         *(AccuracyEpsilon, FisherSpectrum, FisherEstimate, NeuronProfile, Neurons, AdversarialNeurons),
-        *(BoundaryDistance, BoundarySteps, NoiseResponse, Certification),
+        *(BoundaryDistance, BoundarySteps, NoiseResponse, Certification, Corruptions, Sequences),
         *(MinimalPerturbations, UniversalPerturbation, UniversalEffect),
     )
 }

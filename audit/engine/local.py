@@ -21,7 +21,9 @@ from audit.engine.memory import give_back
 from audit.engine.summary import predictions_of
 from audit.evidence import (
     AT_ONCE,
+    OF_REFERENCE,
     SET_APART,
+    AnyEvidence,
     Evidence,
     EvidenceKey,
     EvidenceStore,
@@ -65,9 +67,14 @@ class Gatherer:
         journal: Journal,
         listen: Listener,
         apart: SetApart | None = None,
+        reference: Gatherer | None = None,
     ) -> None:
-        """`indices` is the sample in canonical order, along which positions in evidence count; `apart` is chosen unless given."""
+        """`indices` is the sample in canonical order, along which positions in evidence count; `apart` is chosen unless given.
+
+        `reference` is the model beside it.
+        """
         self.classifier = classifier
+        self.reference = reference
         self.store = EvidenceStore()
         self._dataset = dataset
         self.indices = indices
@@ -87,7 +94,10 @@ class Gatherer:
         `beside` is a later stage whose evidence comes on the way: it goes to the journal, where that stage will find it.
         """
         prints = self.fingerprints(key, needs)
-        if key.kind in FITS:
+        found: AnyEvidence | None
+        if key.kind in OF_REFERENCE:
+            found = self._of_reference(key)
+        elif key.kind in FITS:
             found = self._journal.find(prints[0])
             if found is None:
                 found = FITS[key.kind].fit(self.store, key.threat)
@@ -98,6 +108,14 @@ class Gatherer:
             if isinstance(found, NeuronProfile):
                 found = replace(found, source=self._apart.words)
         self.store = self.store.with_item(key, found)
+
+    def _of_reference(self, key: EvidenceKey) -> AnyEvidence:
+        """What the reference model gave: measured now, unless it has been already, and then never again."""
+        assert self.reference is not None, "what a reference gave is planned beside one only"
+        own = EvidenceKey(kind=OF_REFERENCE[key.kind])
+        if own not in self.reference.store:
+            self.reference.gather(own, ())
+        return self.reference.store[own]
 
     def gather_answers(self, key: EvidenceKey) -> None:
         """Gather an opaque model's predictions, `key`, whatever a journal holds; every fingerprint then covers all of them.
@@ -115,7 +133,10 @@ class Gatherer:
     def fingerprints(self, key: EvidenceKey, needs: Sequence[EvidenceKey]) -> tuple[str, ...]:
         """One per chunk (one for a fit), in canonical order; those of `needs` must have been asked for before."""
         if key not in self._prints:
-            if key.kind in FITS:
+            if key.kind in OF_REFERENCE:
+                assert self.reference is not None, "what a reference gave is planned beside one only"
+                self._prints[key] = self.reference.fingerprints(EvidenceKey(kind=OF_REFERENCE[key.kind]), ())
+            elif key.kind in FITS:
                 self._prints[key] = (fingerprint.fit(key, [text for need in needs for text in self._prints[need]]),)
             else:
                 beside = {"surrogate": self._surrogate} if key.kind is Evidence.WORST_CASE_BLACK_BOX else {}

@@ -32,6 +32,8 @@ from audit.vocabulary import Capability
 
 PREDICTIONS = EvidenceKey(kind=Evidence.PREDICTIONS)
 REPEATS = 5
+NO_REFERENCE = "no reference model was given (--reference MODEL)"
+ITSELF = "this is the reference model itself"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,10 +60,12 @@ def open_subject(
     allow_chance: bool,
     surrogate: Classifier | None = None,
     apart: SetApart | None = None,
+    reference: Subject | None = None,
 ) -> Subject:
     """Settle the outputs, predict the clean sample, and refuse what cannot be audited.
 
-    A model that answers at random is averaged where `settings.eot` says over how many calls. `apart` is chosen unless it is given.
+    A model that answers at random is averaged where `settings.eot` says over how many calls; `reference` is what it is compared
+    with. `apart` is chosen unless it is given.
 
     Raises:
         InputError: `settings.layers` names a layer that the model does not have.
@@ -85,7 +89,8 @@ def open_subject(
     if settings.layers and Capability.ACTIVATIONS not in classifier.lacks:
         chosen({name: values.shape[1] for name, values in classifier.activations(first[:1]).items()}, settings.layers)
     apart = set_apart(dataset, indices, settings) if apart is None else apart
-    gatherer = Gatherer(classifier, dataset, indices, settings, journal, listen, apart)
+    compared = None if reference is None else reference.gatherer
+    gatherer = Gatherer(classifier, dataset, indices, settings, journal, listen, apart, compared)
     if classifier.identity.opaque:
         gatherer.gather_answers(PREDICTIONS)
     else:
@@ -109,9 +114,13 @@ def open_subject(
         averaged=averaged,
         averaged_difference=averaged_difference,
     )
-    lacks = classifier.lacks if no_transfer is None else {**classifier.lacks, Capability.SURROGATE: no_transfer}
+    lacks = dict(classifier.lacks)
+    if no_transfer is not None:
+        lacks[Capability.SURROGATE] = no_transfer
+    if reference is None:
+        lacks[Capability.REFERENCE] = ITSELF if is_reference else NO_REFERENCE
     if not len(apart.indices):
-        lacks = {**lacks, Capability.PROFILE_DATA: "the data have too few images to set some apart"}
+        lacks[Capability.PROFILE_DATA] = "the data have too few images to set some apart"
     planned = plan(CATALOG, lacks, settings, classifier.classes, int(np.prod(dataset.image_shape)), averaged)
     if at_random and averaged == 1:
         planned = _without_per_example_arms(planned, repeat_difference)

@@ -13,6 +13,7 @@ from audit import statistics
 from audit.collect.universal_perturbation import STEPS as UNIVERSAL_STEPS
 from audit.evidence import (
     NATURAL_ERROR,
+    OF_REFERENCE,
     UNKNOWN,
     AccuracyEpsilon,
     AdversarialNeurons,
@@ -21,6 +22,7 @@ from audit.evidence import (
     BoundaryDistance,
     BoundarySteps,
     Certification,
+    Corruptions,
     Evidence,
     EvidenceKey,
     EvidenceStore,
@@ -36,6 +38,7 @@ from audit.evidence import (
     Predictions,
     Probe,
     ReferenceAttack,
+    Sequences,
     ShownFailure,
     Strings,
     UniversalEffect,
@@ -243,7 +246,9 @@ def failures_total(store: EvidenceStore, threats: tuple[Threat, ...]) -> int:
 def passes_of(store: EvidenceStore) -> tuple[int, int]:
     """Forward and backward passes behind the evidence, in images; the same whether it was measured now or found in a journal."""
     forward = backward = 0
-    for value in store.values():
+    for key, value in store.items():
+        if key.kind in OF_REFERENCE:
+            continue
         if isinstance(value, _COUNTED):
             forward += int(value.forward_passes.sum())
             backward += int(value.backward_passes.sum())
@@ -262,6 +267,10 @@ def passes_of(store: EvidenceStore) -> tuple[int, int]:
             backward += value.logits.size
         elif isinstance(value, FisherEstimate | BoundaryDistance | Certification):
             forward += int(value.queries.sum())
+        elif isinstance(value, Corruptions):
+            forward += value.correct.size
+        elif isinstance(value, Sequences):
+            forward += value.flips.size * value.frames
     return forward, backward
 
 

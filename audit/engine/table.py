@@ -14,12 +14,14 @@ import pyarrow.parquet as pq
 import scipy.special
 from PIL import Image
 
+from audit.corruptions.parameters import BENCHMARK_KINDS
 from audit.engine.summary import ARMS, Failure, predictions_of
 from audit.engine.table_boundary import boundary_columns, spread
 from audit.evidence import (
     BROKEN,
     SURVIVED,
     AccuracyEpsilon,
+    Corruptions,
     Evidence,
     EvidenceKey,
     EvidenceStore,
@@ -27,6 +29,7 @@ from audit.evidence import (
     FisherSpectrum,
     Images,
     ReferenceAttack,
+    Sequences,
     Temperature,
     WorstCase,
 )
@@ -81,6 +84,8 @@ def columns(store: EvidenceStore, model: int) -> dict[str, pa.Array]:
                 found[f"reference_{name}/{key.threat.key}"] = pa.array(getattr(value, name), mask=~attacked)
     found.update(_fisher(store, rows))
     found.update(boundary_columns(store, rows))
+    found.update(_corruptions(store, rows))
+    found.update(_sequences(store, rows))
     return {name: value if isinstance(value, pa.Array) else pa.array(value) for name, value in found.items()}
 
 
@@ -125,6 +130,31 @@ def _fisher(store: EvidenceStore, rows: int) -> dict[str, pa.Array]:
             measured = (estimate.status == "measured") & np.isfinite(values)
             found[name] = spread(values[measured], estimate.positions[measured], rows)
     return found
+
+
+def _corruptions(store: EvidenceStore, rows: int) -> dict[str, pa.Array]:
+    """Per example the share of wrong answers that each error is the mean of."""
+    key = EvidenceKey(kind=Evidence.CORRUPTIONS)
+    if key not in store:
+        return {}
+    evidence = store.get_as(Corruptions, key)
+    averaged = [place for place, kind in enumerate(evidence.kinds) if kind in BENCHMARK_KINDS]
+    found = {"unnormalised_mean_corruption_error": evidence.error[:, averaged].mean(axis=(1, 2))} if averaged else {}
+    for place, kind in enumerate(evidence.kinds):
+        found[key_of("corruption_error", kind)] = evidence.error[:, place].mean(axis=1)
+    return {name: spread(values, evidence.positions, rows) for name, values in found.items()}
+
+
+def _sequences(store: EvidenceStore, rows: int) -> dict[str, pa.Array]:
+    """Per example the share of frame pairs with another answer that each flip probability is the mean of."""
+    key = EvidenceKey(kind=Evidence.SEQUENCES)
+    if key not in store:
+        return {}
+    evidence = store.get_as(Sequences, key)
+    found = {"mean_flip_probability": evidence.flip_share.mean(axis=1)}
+    for place, family in enumerate(evidence.families):
+        found[key_of("flip_probability", family)] = evidence.flip_share[:, place]
+    return {name: spread(values, evidence.positions, rows) for name, values in found.items()}
 
 
 def write_table(stores: Sequence[EvidenceStore], folder: Path) -> Path:

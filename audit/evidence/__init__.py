@@ -26,6 +26,9 @@ several chunks. Evidence holds no images except the few failures that will be sh
 | accuracy_epsilon | AccuracyEpsilon | yes | predictions, a worst case |
 | fisher_spectrum | FisherSpectrum | no | predictions, temperature |
 | fisher_estimate | FisherEstimate | no | predictions, temperature |
+| corruptions | Corruptions | no | |
+| sequences | Sequences | no | |
+| reference_predictions, reference_corruptions, reference_sequences | as without `reference_` | no | the reference model |
 """
 
 from __future__ import annotations
@@ -59,6 +62,8 @@ from audit.evidence.boundary import NoiseResponse as NoiseResponse
 from audit.evidence.boundary import UniversalEffect as UniversalEffect
 from audit.evidence.boundary import UniversalPerturbation as UniversalPerturbation
 from audit.evidence.certification import Certification as Certification
+from audit.evidence.corruption import Corruptions as Corruptions
+from audit.evidence.corruption import Sequences as Sequences
 from audit.evidence.fisher import FisherEstimate as FisherEstimate
 from audit.evidence.fisher import FisherSpectrum as FisherSpectrum
 from audit.evidence.fisher import ShownDirection as ShownDirection
@@ -98,8 +103,19 @@ class Evidence(StrEnum):
     MINIMAL_PERTURBATIONS = "minimal_perturbations"
     UNIVERSAL_PERTURBATION = "universal_perturbation"
     UNIVERSAL_EFFECT = "universal_effect"
+    CORRUPTIONS = "corruptions"
+    SEQUENCES = "sequences"
+    REFERENCE_PREDICTIONS = "reference_predictions"
+    REFERENCE_CORRUPTIONS = "reference_corruptions"
+    REFERENCE_SEQUENCES = "reference_sequences"
 
 
+# What the reference model gave, as the evidence of a model that is compared with it.
+OF_REFERENCE: Mapping[Evidence, Evidence] = {
+    Evidence.REFERENCE_PREDICTIONS: Evidence.PREDICTIONS,
+    Evidence.REFERENCE_CORRUPTIONS: Evidence.CORRUPTIONS,
+    Evidence.REFERENCE_SEQUENCES: Evidence.SEQUENCES,
+}
 _ATTACKED = frozenset(
     {
         *(Evidence.REFERENCE_ATTACK, Evidence.ADVERSARIAL_NEURONS, Evidence.WORST_CASE_WHITE_BOX, Evidence.WORST_CASE_BLACK_BOX),
@@ -178,7 +194,7 @@ Boundary = (
     | UniversalPerturbation
     | UniversalEffect
 )
-RowEvidence = ByExample | Boundary | Summed
+RowEvidence = ByExample | Boundary | Corruptions | Sequences | Summed
 Fitted = Temperature | ProbeSample | GradientHealth
 AnyEvidence = RowEvidence | Fitted
 E = TypeVar("E")

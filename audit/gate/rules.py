@@ -190,8 +190,10 @@ def _missing(outcome: Outcome | None) -> str:
 
 
 def _words(value: float, unit: str | None) -> str:
+    if unit == Unit.POINTS.value:
+        return f"{100 * value:.1f} points"
     return f"{100 * value:.1f} %" if unit == Unit.SHARE.value else f"{value:.4g}"
 
 
 def _signed(value: float, unit: str | None) -> str:
-    return f"{100 * value:+.1f} points" if unit == Unit.SHARE.value else f"{value:+.4g}"
+    return f"{100 * value:+.1f} points" if unit in {Unit.SHARE.value, Unit.POINTS.value} else f"{value:+.4g}"

@@ -5,7 +5,19 @@ Adding a metric touches its family's file, this tuple and a test.
 
 from __future__ import annotations
 
-from audit.metrics import accuracy, adversarial, boundary, certification, coverage, fisher, margin, minimal, neurons
+from audit.metrics import (
+    accuracy,
+    adversarial,
+    boundary,
+    certification,
+    corruption,
+    coverage,
+    fisher,
+    flips,
+    margin,
+    minimal,
+    neurons,
+)
 from audit.metrics.spec import Metric
 
 CATALOG: tuple[Metric, ...] = (
@@ -21,6 +33,15 @@ CATALOG: tuple[Metric, ...] = (
     adversarial.average_lp_distortion,
     adversarial.average_structural_similarity,
     adversarial.perturbation_sensitivity_distance,
+    corruption.mean_corruption_error,
+    corruption.relative_mean_corruption_error,
+    corruption.unnormalised_mean_corruption_error,
+    corruption.clean_subtracted_corruption_error,
+    corruption.corruption_error,
+    corruption.corruption_error_by_severity,
+    flips.mean_flip_rate,
+    flips.mean_flip_probability,
+    flips.flip_probability,
     fisher.fisher_spectral_norm,
     fisher.fisher_spectral_norm_raw,
     fisher.fisher_trace,

@@ -79,7 +79,7 @@ def neuron_sensitivity(adversarial_neurons: AdversarialNeurons) -> Estimate:
     if not spoken.any():
         raise Undefined("every layer is silent on all images")
     moved, size = evidence.difference[evidence.attacked][:, spoken], evidence.magnitude[evidence.attacked][:, spoken]
-    interval = statistics.mean_of_ratios(moved, size)
+    interval = statistics.over_examples(attacked, lambda weights: ((weights @ moved) / (weights @ size)).mean(axis=1))
     return Estimate(
         value=float(relative[spoken].mean()),
         samples=attacked,

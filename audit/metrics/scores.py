@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
 
 from audit import statistics
-from audit.evidence import Evidence, EvidenceKey, EvidenceStore, WorstCase
+from audit.errors import Undefined as NoValue
+from audit.evidence import Corruptions, Evidence, EvidenceKey, EvidenceStore, WorstCase
+from audit.metrics.corruption import kept_under_corruption
+from audit.metrics.findings import predictions_of
 from audit.metrics.spec import key_of
 from audit.result import (
     CheckRecord,
@@ -21,7 +27,6 @@ from audit.result import (
 )
 from audit.vocabulary import Threat
 
-NOT_IN_THIS_VERSION = "corruptions and perturbation sequences are not part of this version"
 VOIDING_CHECKS = (9, 15)
 # Per arm the metric's id, and the arm's name where a score stands for it.
 ARMS = {
@@ -89,6 +94,42 @@ def _local_margin(metrics: Mapping[str, MetricRecord], checks: tuple[CheckRecord
     )
 
 
+def _corruption(store: EvidenceStore, metrics: Mapping[str, MetricRecord]) -> ScoreRecord:
+    """Mean accuracy under corruptions / CA on the same examples, capped at 1."""
+    key = EvidenceKey(kind=Evidence.CORRUPTIONS)
+    outcome = metrics["unnormalised_mean_corruption_error"].outcome
+    if key in store and isinstance(outcome, Measured):
+        outcome = _kept(store.get_as(Corruptions, key), store)
+    return ScoreRecord(dimension="corruption", means="right answers kept under corruptions", outcome=_scaled(outcome))
+
+
+def _kept(evidence: Corruptions, store: EvidenceStore) -> Outcome:
+    try:
+        kept, clean = kept_under_corruption(evidence, predictions_of(store).correct)
+    except NoValue as reason:
+        return Undefined(because=str(reason))
+    if clean.sum() == 0:
+        return Undefined(because="no clean image is classified correctly")
+    interval = statistics.over_examples(len(clean), lambda weights: np.minimum(1.0, (weights @ kept) / (weights @ clean)))
+    few = len(clean) < statistics.SMALLEST_SAMPLE
+    return Measured(
+        value=min(1.0, float(kept.mean() / clean.mean())),
+        samples=len(clean),
+        interval=interval,
+        why_no_interval=None if interval else statistics.TOO_FEW if few else "a resample has no right answer",
+    )
+
+
+def _stability(metrics: Mapping[str, MetricRecord]) -> ScoreRecord:
+    """1 - mean flip probability."""
+    outcome = metrics["mean_flip_probability"].outcome
+    if isinstance(outcome, Measured):
+        found = outcome.interval
+        ends = None if found is None else replace(found, low=1 - found.high, high=1 - found.low)
+        outcome = replace(outcome, value=1 - outcome.value, interval=ends)
+    return ScoreRecord(dimension="stability", means="answers unchanged along sequences", outcome=_scaled(outcome))
+
+
 def scores(
     store: EvidenceStore,
     skipped: Mapping[EvidenceKey, str],
@@ -103,12 +144,8 @@ def scores(
         ),
         *(_adversarial(store, skipped, metrics, threat) for threat in threats),
         *(_local_margin(metrics, checks, threat) for threat in threats),
-        ScoreRecord(
-            dimension="corruption", means="accuracy kept under corruptions", outcome=NotApplicable(because=NOT_IN_THIS_VERSION)
-        ),
-        ScoreRecord(
-            dimension="stability", means="answers unchanged along sequences", outcome=NotApplicable(because=NOT_IN_THIS_VERSION)
-        ),
+        _corruption(store, metrics),
+        _stability(metrics),
     )
 
 

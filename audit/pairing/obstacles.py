@@ -30,7 +30,12 @@ RELATIVE_TO_REFERENCE = frozenset(
     }
 )  # fmt: skip
 # Settings that only choose examples or points, so that what both audits have is still the same measurement.
-_CHOOSING = frozenset({"profile name", "profile samples", "profile curve", "profile fisher_samples"})
+_CHOOSING = frozenset(
+    {
+        *("profile name", "profile samples", "profile curve", "profile fisher_samples"),
+        *("profile corruption_samples", "profile sequence_samples"),
+    }
+)
 _READ_BY = {
     "profile linf": frozenset({WHITE_BOX, CURVE}),
     "profile l2": frozenset({WHITE_BOX, CURVE}),

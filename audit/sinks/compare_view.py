@@ -168,7 +168,7 @@ def _line(row: Row, pair: Pair, subjects: tuple[Subject, ...]) -> Line:
     if difference is None:
         raise ValueError("a line needs a difference")
     where, counts = row.variant or row.threat, difference.counts
-    unit = "" if row.unit == Unit.SHARE.value else _suffix(row, where)
+    unit = "" if row.unit in {Unit.SHARE.value, Unit.POINTS.value} else _suffix(row, where)
     low, high = (_signed(end, row.unit, where) for end in (difference.interval.low, difference.interval.high))
     threat = f", {words.threat_label(row.threat)}" if row.threat else ""
     unit_name = words.unit_word(row.unit, where)

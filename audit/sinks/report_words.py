@@ -27,6 +27,7 @@ _MONTHS = (
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
 # What stands in the unit column; a share and a distance in 1/255 carry their unit in the number.
+_IN_PERCENT = frozenset({Unit.SHARE.value, Unit.POINTS.value})
 _UNIT_WORDS = {Unit.PROBABILITY.value: "prob.", Unit.TEMPERATURE.value: "", Unit.RANK.value: "", Unit.PIXELS.value: "px range"}
 
 
@@ -128,7 +129,7 @@ def written(value: float, unit: str, where: str | None = None) -> str:
     >>> written(0.7201, "share"), written(0.7201, "probability"), written(0.02, "pixel range", "linf")
     ('72.0', '0.720', '5.1')
     """
-    if unit == Unit.SHARE.value:
+    if unit in _IN_PERCENT:
         return percent(value)
     if unit in {Unit.PROBABILITY.value, Unit.SSIM.value}:
         return fixed(value, 3)
@@ -138,15 +139,17 @@ def written(value: float, unit: str, where: str | None = None) -> str:
 
 
 def unit_word(unit: str, where: str | None = None) -> str:
-    """What stands after a value that `written` wrote: `%`, `/255`, `prob.` or nothing."""
+    """What stands after a value that `written` wrote: `%`, `points`, `/255`, `prob.` or nothing."""
     if unit == Unit.SHARE.value:
         return "%"
+    if unit == Unit.POINTS.value:
+        return "points"
     return "/255" if _in_grey_levels(unit, where) else _UNIT_WORDS.get(unit, unit)
 
 
 def scale(unit: str, where: str | None = None) -> float:
     """What `written` multiplies a value with."""
-    if unit == Unit.SHARE.value:
+    if unit in _IN_PERCENT:
         return 100.0
     return 255.0 if _in_grey_levels(unit, where) else 1.0
 

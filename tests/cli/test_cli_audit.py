@@ -69,10 +69,13 @@ def test_the_robust_twin_ranks_first_under_attack(whole):
 
 def test_every_value_is_measured_or_says_why(whole):
     for model in result_of(whole[0]).models:
-        assert len(model.metrics) == 68
-        kinds = {record.outcome.kind for record in model.metrics}
-        assert kinds <= {"measured", "undefined"}
-        assert model.overall.undetermined, "corruption and stability are not measured yet, so the score is at most"
+        assert len(model.metrics) == 108
+        missing = {record.key for record in model.metrics if record.outcome.kind == "not_applicable"}
+        # No reference model was given, and the images are grey.
+        relative = {"mean_corruption_error", "relative_mean_corruption_error", "mean_flip_rate"}
+        assert missing == relative | {"corruption_error/saturate"}
+        assert {record.outcome.kind for record in model.metrics if record.key not in missing} <= {"measured", "undefined"}
+        assert {score.dimension for score in model.scores if score.outcome.kind == "measured"} >= {"corruption", "stability"}
 
 
 def test_table_and_metrics_agree(whole):
@@ -190,6 +193,18 @@ def test_the_reference_is_audited_and_marked(digits_store, tmp_path):
     result = result_of(tmp_path / "out")
     assert [model.is_reference for model in result.models] == [False, True]
     assert len(result.subjects) == 1
+    subject, reference = result.models
+    assert subject.metric("mean_corruption_error").outcome.kind == "measured"
+    assert reference.metric("mean_corruption_error").outcome.because == "this is the reference model itself"
+
+
+def test_a_model_beside_itself_is_exactly_its_reference(digits_store, tmp_path):
+    done = run_small(digits_store.onnx_standard, tmp_path / "out", "--reference", digits_store.onnx_standard)
+    assert done.exit_code == 0, done.output
+    subject, reference = result_of(tmp_path / "out").models
+    assert subject.metric("mean_corruption_error").outcome.value == 1.0
+    own = [model.metric("unnormalised_mean_corruption_error").outcome for model in (subject, reference)]
+    assert own[0] == own[1] and 0 < own[0].value < 1
 
 
 @pytest.mark.parametrize(("bound", "code"), [("0.01", 0), ("0.999", 1)])
@@ -245,7 +260,7 @@ def test_plan_says_how_long_it_will_take_after_a_few_examples(digits_store):
 def test_metrics_lists_and_defines():
     assert "clean_accuracy" in audit("metrics").output
     assert "S the examples" in audit("metrics", "attack_success_rate").output
-    assert len(json.loads(audit("metrics", "--json").output)) == 36
+    assert len(json.loads(audit("metrics", "--json").output)) == 45
     wrong = audit("metrics", "clean_acuracy")
     assert wrong.exit_code == 2
     assert "did you mean clean_accuracy?" in wrong.output

@@ -29,6 +29,8 @@ SMALL = replace(
     boundary_samples=2,
     certified_samples=2,
     minimal_samples=2,
+    corruption_samples=6,
+    sequence_samples=3,
 )
 
 
@@ -107,7 +109,7 @@ class Run:
                 key: value if key.kind in FITS else rows(value, *cut.indices(len(sample.labels))[:2])
                 for key, value in needed.items()
             }
-            threat = self.threat if collector.per_threat else None
+            threat = self.threat if kind in PER_THREAT else None
             parts.append(collector.collect(self.classifier, chunk, self.settings, EvidenceStore(local), threat))
         return merge(parts)
 

@@ -9,7 +9,7 @@ import torch
 
 from audit.collect import COLLECTORS, FITS, why_not
 from audit.data import Chunk
-from audit.evidence import UNKNOWN, Evidence, EvidenceKey, EvidenceStore, Neurons
+from audit.evidence import OF_REFERENCE, UNKNOWN, Evidence, EvidenceKey, EvidenceStore, Neurons
 from audit.models import resolve_outputs
 from audit.models.torch_module import wrap
 from audit.vocabulary import Capability, Threat
@@ -97,9 +97,10 @@ def test_chunking_changes_no_bit_where_the_model_fails(run, sample):
     images[::4, 0, 3, 3] = 0.89
     sample = replace(sample, images=images)
     run = replace(run, classifier=wrap(Fragile(small_run.network()), image_shape=(1, 8, 8), device="cpu", block_rows=8))
-    # Fisher evidence needs every answer; where thousands are asked for, those that are missing are looked for one by one.
+    # Fisher evidence and corruptions need every answer; of thousands, those that are missing would be looked for one by one.
     left_out = {*(Evidence.FISHER_SPECTRUM, Evidence.FISHER_ESTIMATE), Evidence.CERTIFICATION, Evidence.BOUNDARY_DISTANCE}
     left_out |= {Evidence.MINIMAL_PERTURBATIONS, Evidence.UNIVERSAL_PERTURBATION, Evidence.UNIVERSAL_EFFECT}
+    left_out |= {Evidence.CORRUPTIONS, Evidence.SEQUENCES}
     kinds = [kind for kind in COLLECTORS if kind not in left_out]
     whole = everything(run, sample, kinds, 1000)
     for size in (1, 6):
@@ -142,6 +143,7 @@ def test_order_changes_no_bit(run, run_without_gradients, sample):
                 np.testing.assert_array_equal(value.distance, mixed[key].distance[back])
             else:
                 some = {Evidence.FISHER_SPECTRUM, Evidence.BOUNDARY_DISTANCE, Evidence.CERTIFICATION}
+                some |= {Evidence.CORRUPTIONS, Evidence.SEQUENCES}
                 back = np.argsort(mixed[key].positions) if key.kind in some else np.argsort(order)
                 assert_equal(value, mixed[key], back)
 
@@ -153,7 +155,7 @@ def test_a_query_only_model_gets_its_arms(run_without_gradients, sample):
     led |= {Evidence.BOUNDARY_STEPS, Evidence.MINIMAL_PERTURBATIONS}
     led |= {Evidence.UNIVERSAL_PERTURBATION, Evidence.UNIVERSAL_EFFECT}
     inside = {Evidence.NEURON_PROFILE, Evidence.NEURONS, Evidence.ADVERSARIAL_NEURONS}
-    assert kinds == set(Evidence) - led - inside
+    assert kinds == set(Evidence) - led - inside - set(OF_REFERENCE)
     curve = evidence[run_without_gradients.key(Evidence.ACCURACY_EPSILON)]
     reference = evidence[run_without_gradients.key(Evidence.REFERENCE_ATTACK)]
     assert curve.arm == "black-box" and reference.attack == "Square-20"
@@ -173,16 +175,20 @@ def test_why_not_speaks_in_words():
     lacking[Capability.SCORES] = "labels only"
     labelled = {Evidence.PREDICTIONS, Evidence.PROBE_SAMPLE, Evidence.WORST_CASE_BLACK_BOX, Evidence.ACCURACY_EPSILON}
     labelled |= {Evidence.NEURON_PROFILE, Evidence.NEURONS, Evidence.BOUNDARY_DISTANCE, Evidence.CERTIFICATION}
+    labelled |= {Evidence.CORRUPTIONS, Evidence.SEQUENCES, *OF_REFERENCE}
     assert {kind for kind in Evidence if why_not(kind, lacking) is None} == labelled
+    lacking[Capability.REFERENCE] = "none was given"
+    assert {why_not(kind, lacking) for kind in OF_REFERENCE} == {"none was given"}
     assert why_not(Evidence.TEMPERATURE, lacking) == why_not(Evidence.REFERENCE_ATTACK, lacking) == "labels only"
 
 
 def test_the_declared_graph_is_whole_and_acyclic():
-    assert set(COLLECTORS) | set(FITS) == set(Evidence) and not set(COLLECTORS) & set(FITS)
+    kinds = [*COLLECTORS, *FITS, *OF_REFERENCE]
+    assert set(kinds) == set(Evidence) and len(set(kinds)) == len(kinds)
     done: set[Evidence] = set()
     for lacks in ({}, {Capability.GRADIENTS: "none"}):
         done.clear()
-        while len(done) < len(Evidence):
+        while len(done) < len(COLLECTORS) + len(FITS):
             ready = {kind for kind in COLLECTORS if COLLECTORS[kind].needs_of(lacks) <= done}
             ready |= {kind for kind in FITS if FITS[kind].needs <= done}
             assert ready - done

@@ -13,7 +13,7 @@ import torch
 
 from audit.collect import COLLECTORS, FITS
 from audit.data import Chunk
-from audit.evidence import BROKEN, Evidence, EvidenceKey, EvidenceStore
+from audit.evidence import BROKEN, OF_REFERENCE, Evidence, EvidenceKey, EvidenceStore
 from audit.models.torch_module import wrap
 from audit.settings import Settings
 from audit.vocabulary import Threat
@@ -54,7 +54,7 @@ def collected(threat: str, size: int) -> EvidenceStore:
     run = small_run.Run(wrap(model, image_shape=(3, 32, 32), device="cpu"), SETTINGS, Threat.parse(threat))
     sample, store = colour_sample(model), EvidenceStore()
     cuts = [slice(start, min(start + size, ROWS)) for start in range(0, ROWS, size)]
-    for kind in Evidence:
+    for kind in [each for each in Evidence if each not in OF_REFERENCE]:
         found = run.fit(kind, store) if kind in FITS else run.collect(kind, sample, cuts, _needed(run, kind, store))
         store = store.with_item(run.key(kind), found)
     return store

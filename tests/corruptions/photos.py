@@ -6,7 +6,7 @@ import skimage.data
 import torch
 import torch.nn.functional as F
 
-from audit.corruptions import levels_of
+from audit.corruptions.kinds import levels_of
 
 IDS = [f"crop-{index}" for index in range(6)]
 

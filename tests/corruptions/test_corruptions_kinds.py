@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from audit.corruptions import KINDS, corrupted, sizes
+from audit.corruptions import sizes
+from audit.corruptions.kinds import KINDS, corrupted
 from audit.corruptions.parameters import PUBLISHED, SEVERITIES
 from tests.corruptions.photos import IDS, photos
 

@@ -13,9 +13,10 @@ import skimage.color
 import torch
 from PIL import Image
 
-from audit.corruptions import blur, corrupted, digital, sizes, spatter, weather
+from audit.corruptions import blur, digital, sizes, spatter, weather
 from audit.corruptions.draws import Draws
 from audit.corruptions.filters import smooth, streak
+from audit.corruptions.kinds import corrupted
 from audit.corruptions.noise import poisson
 from tests.corruptions.photos import IDS, photos
 

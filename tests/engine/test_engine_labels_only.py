@@ -9,7 +9,9 @@ import torch
 from audit.collect import accuracy_epsilon, predictions, why_not, worst_case
 from audit.data import Chunk
 from audit.engine.journal import decode, encode
-from audit.evidence import Evidence, EvidenceKey, EvidenceStore, Predictions, merge
+from audit.evidence import OF_REFERENCE, Evidence, EvidenceKey, EvidenceStore, Predictions, merge
+from audit.metrics import CATALOG
+from audit.plan import plan
 from audit.settings import Settings
 from audit.vocabulary import Capability, Threat
 
@@ -31,7 +33,13 @@ def test_that_there_are_no_scores_survives_the_journal_and_the_chunks() -> None:
 def test_what_reads_scores_is_ruled_out_by_their_absence() -> None:
     reasons = {kind: why_not(kind, LACKS) for kind in Evidence}
     possible = {kind for kind, why in reasons.items() if why is None}
-    assert possible == {Evidence.PREDICTIONS, Evidence.WORST_CASE_BLACK_BOX, Evidence.ACCURACY_EPSILON}
+    of_labels = {Evidence.PREDICTIONS, Evidence.PROBE_SAMPLE, Evidence.WORST_CASE_BLACK_BOX, Evidence.ACCURACY_EPSILON}
+    of_labels |= {Evidence.BOUNDARY_DISTANCE, Evidence.CERTIFICATION, Evidence.CORRUPTIONS, Evidence.SEQUENCES, *OF_REFERENCE}
+    # A model that gives no scores may show its layers all the same.
+    of_labels |= {Evidence.NEURON_PROFILE, Evidence.NEURONS}
+    assert possible == of_labels
+    planned = {stage.key.kind for stage in plan(CATALOG, LACKS, Settings.of("quick"), 10, 64).stages}
+    assert Evidence.PROBE_SAMPLE not in planned, "nothing reads it here"
     assert {reasons[kind] for kind in reasons if kind not in possible} == {"labels only"}
 
 

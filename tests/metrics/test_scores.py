@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from evidence_by_hand import LINF, worst_case
+from corruption_by_hand import corruptions
+from evidence_by_hand import LINF, predictions, worst_case
 
 from audit import statistics
 from audit.evidence import BROKEN, SURVIVED, UNKNOWN, Evidence, EvidenceKey, EvidenceStore
@@ -35,15 +36,19 @@ def record(key: str, outcome) -> MetricRecord:
     )
 
 
-def scored(arms, white=None, black=None, margin=None, checks=(), skipped=None):
+def scored(arms, white=None, black=None, margin=None, checks=(), skipped=None, corrupted=None, evidence=None, flipped=None):
     """The scores by dimension of a model with these arms and metric outcomes."""
     outcomes = {
         "clean_accuracy": measured(0.8),
+        "mean_flip_probability": flipped or NotApplicable(because="not measured"),
+        "unnormalised_mean_corruption_error": corrupted or NotApplicable(because="not measured"),
         key_of("adversarial_accuracy_white_box", None, LINF): white or measured(0.5),
         key_of("adversarial_accuracy_black_box", None, LINF): black or measured(0.6),
         key_of("linearised_margin_share", None, LINF): margin or measured(0.4, 50),
     }
     store = EvidenceStore({EvidenceKey(kind=kind, threat=LINF): value for kind, value in arms.items()})
+    for kind, value in (evidence or {}).items():
+        store = store.with_item(EvidenceKey(kind=kind), value)
     raised = tuple(
         CheckRecord(number=number, title="", status=status, found="", raised_if="", means="", do="") for number, status in checks
     )
@@ -107,6 +112,31 @@ def test_checks_9_and_15_void_the_local_margin(checks, void):
     assert ("local margin" in overall(tuple(found.values())).undetermined) == void
     if not void:
         assert found["local margin"].outcome.value == pytest.approx(40.0) and found["local margin"].outcome.samples == 50
+
+
+def corrupted_score(kept, clean):
+    """The score of 20 images with these right answers under one kind, and on the clean image."""
+    evidence = {
+        Evidence.CORRUPTIONS: corruptions(np.broadcast_to(np.asarray(kept)[:, None, None], (20, 1, 5))),
+        Evidence.PREDICTIONS: predictions(np.where(np.asarray(clean)[:, None], [[1.0, 0]], [[0, 1.0]]), np.zeros(20, dtype=int)),
+    }
+    return scored({WHITE: arm(40)}, corrupted=measured(0.5, 20), evidence=evidence)["corruption"].outcome
+
+
+def test_the_corruption_score_is_what_is_kept_of_the_clean_accuracy():
+    place = np.arange(20)
+    found = corrupted_score(place < 8, place < 16)
+    assert found.value == pytest.approx(50.0) and found.samples == 20 and found.interval.low < 50 < found.interval.high
+    assert corrupted_score(place < 18, place < 16).value == 100.0
+    assert corrupted_score(place < 8, place < 0) == Undefined(because="no clean image is classified correctly")
+    assert isinstance(scored({WHITE: arm(40)})["corruption"].outcome, NotApplicable)
+
+
+def test_the_stability_score_is_what_does_not_flip():
+    found = scored({WHITE: arm(40)}, flipped=measured(0.2))["stability"].outcome
+    wilson = statistics.proportion(20, 100)
+    assert found.value == pytest.approx(80.0) and found.samples == 100
+    assert (found.interval.low, found.interval.high) == pytest.approx((100 - 100 * wilson.high, 100 - 100 * wilson.low))
 
 
 def test_overall_is_the_weakest_and_only_an_upper_bound_while_dimensions_are_missing():
