@@ -24,6 +24,7 @@ from audit.engine.journal import Journal, open_journal
 from audit.engine.local import Listener
 from audit.engine.manifest import manifest
 from audit.engine.measure import Gathered
+from audit.engine.natural import with_corruptions
 from audit.engine.ranking import rankings
 from audit.engine.sample import DataRequest, Sample, describe, draw, with_stated_names
 from audit.engine.stages import gather_stages
@@ -163,7 +164,8 @@ def _audit(request: AuditRequest, sample: Sample, on: Grounds, folder: Path, jou
         gathered, interrupted = gather_stages(subject, settings, interrupted=interrupted)
         chosen = failures(gathered.store, dataset.class_names, settings.threats, settings.shown_failures)
         shown = write_failures(chosen, index, folder)
-        results.append(conclude(subject, gathered, dataset, settings, shown, time.monotonic() - started))
+        found = conclude(subject, gathered, dataset, settings, shown, time.monotonic() - started)
+        results.append(with_corruptions(found, gathered.store, dataset, indices, settings, index, folder))
         stores.append(gathered.store)
 
     identity = describe(dataset, indices, sample.train, settings)

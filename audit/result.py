@@ -228,6 +228,61 @@ class FailureExample:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CorruptionRow:
+    """Shares of wrong answers under one kind at severities 1 to 5 with their intervals; `averaged` when it enters the means."""
+
+    kind: str
+    averaged: bool
+    errors: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorruptionTable:
+    """Errors under corruptions on `samples` images, whose clean error is `clean_error`; `source` says who corrupted them."""
+
+    samples: int
+    clean_error: float
+    source: str
+    rows: tuple[CorruptionRow, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorruptionExample:
+    """One image that is right as it is and wrong when corrupted; paths and confidence are None as in a `FailureExample`."""
+
+    example_id: str
+    label: str
+    kind: str
+    severity: int
+    answered: str
+    confidence: float | None
+    clean_image: str | None = None
+    corrupted_image: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReliabilityBin:
+    """Answers of similar confidence: their mean confidence, and how many of them are right, with an interval."""
+
+    confidence: float
+    accuracy: float
+    low: float
+    high: float
+    samples: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reliability:
+    """A reliability diagram; `images` says of which: clean, corrupted, or adversarial with the threat."""
+
+    images: str
+    bins: tuple[ReliabilityBin, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelIdentity:
     """What was audited, so precisely that it can be found again.
 
@@ -395,6 +450,9 @@ class ModelResult:
     seconds: float
     slices: dict[str, tuple[ClassRow, ...]] = field(default_factory=dict)
     layers: tuple[LayerRow, ...] = ()
+    corruptions: CorruptionTable | None = None
+    corruption_examples: tuple[CorruptionExample, ...] = ()
+    reliability: tuple[Reliability, ...] = ()
 
     def metric(self, key: str) -> MetricRecord | None:
         """The record with this key, or None."""

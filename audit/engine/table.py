@@ -165,7 +165,8 @@ def write_table(stores: Sequence[EvidenceStore], folder: Path) -> Path:
     return path
 
 
-def _save(image: Images, path: Path) -> None:
+def save_image(image: Images, path: Path) -> None:
+    """Write an image (c, h, w) in [0, 1] as an 8-bit PNG."""
     pixels = np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8)
     Image.fromarray(pixels[0] if pixels.shape[0] == 1 else pixels.transpose(1, 2, 0)).save(path)
 
@@ -183,8 +184,8 @@ def write_failures(failures: Sequence[Failure], model: int, folder: Path) -> tup
         clean, adversarial = (f"{FAILURES_FOLDER}/{model}-{index:03d}-{face}.png" for face in ("clean", "adversarial"))
         try:
             (folder / FAILURES_FOLDER).mkdir(exist_ok=True)
-            _save(failure.images.clean, folder / clean)
-            _save(failure.images.adversarial, folder / adversarial)
+            save_image(failure.images.clean, folder / clean)
+            save_image(failure.images.adversarial, folder / adversarial)
         except OSError as error:
             log.warning("an example image cannot be written (%s)", error.strerror)
             for name in (clean, adversarial):

@@ -77,9 +77,9 @@ class Ranked:
 
 
 def accuracy_epsilon(
-    series: Sequence[Series], *, mark: float, mark_label: str, chance: float | None, x_label: str, key: str, alt: str
+    series: Sequence[Series], *, mark: float | None, mark_label: str, chance: float | None, x_label: str, key: str, alt: str
 ) -> Markup:
-    """Accuracy in percent against epsilon, one labelled curve with its band per model; `mark` is the audited epsilon."""
+    """Accuracy in percent against epsilon or another axis, a labelled curve with its band per model; `mark` is the audited one."""
     with drawing():
         right = _label_width([item.label for item in series])
         figure, axes = panel(252, left=38, right=right, top=18, bottom=42)
@@ -91,7 +91,8 @@ def accuracy_epsilon(
             axes.plot(item.x, item.y, marker, color=colour, ms=4.4 if item.subject else 3.8, mec=PAPER, mew=0.7)
         highest = max(float(item.x[-1]) for item in series) or 1.0
         _percent_axis(axes, highest)
-        _mark(axes, mark, mark_label)
+        if mark is not None:
+            _mark(axes, mark, mark_label)
         if chance is not None:
             axes.axhline(chance, color=MUTED, lw=0.8, ls=(0, (1, 2.2)))
             axes.text(highest * 0.015, chance + 1.5, "chance", fontsize=SMALL, color=MUTED, ha="left", va="bottom")

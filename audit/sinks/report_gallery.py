@@ -100,8 +100,8 @@ def _card(failure: FailureExample, model: int, label: str, folder: Path) -> Fail
 def _triple(failure: FailureExample, folder: Path) -> Triple | str:
     if failure.clean_image is None or failure.adversarial_image is None:
         return "Images left out on request."
-    clean = _read(folder, failure.clean_image)
-    attacked = _read(folder, failure.adversarial_image)
+    clean = read_image(folder, failure.clean_image)
+    attacked = read_image(folder, failure.adversarial_image)
     if clean is None or attacked is None:
         return "The image files are not in the result folder or cannot be read."
     if clean.shape != attacked.shape:
@@ -113,15 +113,15 @@ def _triple(failure: FailureExample, folder: Path) -> Triple | str:
     difference = np.clip(128 + factor * change, 0, 255).astype(np.uint8)
     reduced = max(clean.shape[:2]) > _LARGEST_SHOWN
     return Triple(
-        clean=_data_uri(clean),
-        attacked=_data_uri(attacked),
-        difference=_data_uri(difference),
+        clean=data_uri(clean),
+        attacked=data_uri(attacked),
+        difference=data_uri(difference),
         factor=factor,
         note=f"Shown reduced from {clean.shape[1]} × {clean.shape[0]} pixels." if reduced else "",
     )
 
 
-def _read(folder: Path, relative: str) -> Pixels | None:
+def read_image(folder: Path, relative: str) -> Pixels | None:
     """An image below the failures folder, (h, w) or (h, w, 3); None when it is missing, unreadable or lies elsewhere."""
     root = (folder / FAILURES_FOLDER).resolve()
     path = (folder / relative).resolve()
@@ -134,7 +134,8 @@ def _read(folder: Path, relative: str) -> Pixels | None:
         return None
 
 
-def _data_uri(pixels: Pixels) -> str:
+def data_uri(pixels: Pixels) -> str:
+    """An image as a PNG in a data: URI, enlarged with hard pixels where it is small."""
     image = Image.fromarray(pixels)
     longest = max(image.size)
     if longest > _LARGEST_SHOWN:

@@ -10,6 +10,7 @@ from audit.records.examples import ExampleTable
 from audit.result import AuditResult, Measured, RuleOutcome, Verdict
 from audit.sinks import report_words as words
 from audit.sinks.clauses import SECTIONS, Clause
+from audit.sinks.report_corruptions import CorruptionView, corruption_view
 from audit.sinks.report_front import Fact, Front, front
 from audit.sinks.report_gallery import Gallery, gallery
 from audit.sinks.report_layers import LayerTable, layer_tables
@@ -103,6 +104,7 @@ class Report:
     ranking_gaps: tuple[str, ...]
     ranking_panels: Panels
     gallery: Gallery
+    corruptions: CorruptionView
     images_kept: bool
     checks: tuple[CheckRow, ...]
     certified: bool
@@ -153,6 +155,7 @@ def view(result: AuditResult, table: ExampleTable, folder: Path, clauses: tuple[
         ranking_gaps=ranking_gaps(result, labels),
         ranking_panels=ranking_panels(rankings),
         gallery=gallery(result, labels, folder),
+        corruptions=corruption_view(result, labels, folder),
         images_kept=result.images_kept,
         checks=check_rows(result, labels),
         certified=any(
