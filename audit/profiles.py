@@ -43,10 +43,11 @@ class Profile:
     Square or HopSkipJump with `curve_queries`; `fisher_samples` examples enter the Fisher evidence, with `fisher_directions` query
     directions each, `corruption_samples` are corrupted in every way and `sequence_samples` followed along sequences. Transfer runs
     where a surrogate is given; its steps are gradient steps there. `apart` is how many images are set apart for what may not be
-    learned from those that are scored: the ranges of neurons.
+    learned from those that are scored: the ranges of neurons, a universal perturbation.
 
     What takes thousands of questions for each example is asked of the first of the sample only: random directions are followed from
     `boundary_samples` (where clean-correct; up to 4,600 questions each), and `certified_samples` are certified (1,100 each).
+    Minimum-norm attacks take 400 gradients on each of `minimal_samples`.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Profile:
     apart: int
     boundary_samples: int
     certified_samples: int
+    minimal_samples: int
     corruption_samples: int
     sequence_samples: int
 
@@ -110,6 +112,7 @@ _THOROUGH = Profile(
     apart=5000,
     boundary_samples=300,
     certified_samples=500,
+    minimal_samples=500,
     corruption_samples=1000,
     sequence_samples=500,
 )
@@ -130,8 +133,9 @@ PROFILES = (
         fisher_samples=100,
         fisher_directions=64,
         apart=500,
-        boundary_samples=25,
+        boundary_samples=12,
         certified_samples=25,
+        minimal_samples=25,
         corruption_samples=100,
         sequence_samples=50,
     ),
@@ -157,6 +161,7 @@ PROFILES = (
         apart=1000,
         boundary_samples=100,
         certified_samples=100,
+        minimal_samples=200,
         corruption_samples=500,
         sequence_samples=200,
     ),

@@ -194,6 +194,22 @@ class ClassRow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LayerRow:
+    """One inner layer: its neurons, how many never moved in the profile, and its part in NS (first threat) and NU.
+
+    Relative to the layer's own size, and absolute; None where the layer is silent or nothing was attacked.
+    """
+
+    name: str
+    neurons: int
+    dead: int
+    sensitivity: float | None
+    sensitivity_absolute: float | None
+    uncertainty: float | None
+    uncertainty_absolute: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class FailureExample:
     """One broken example; image paths relative to the result folder, None under `--no-images`, confidences None without scores."""
 
@@ -433,6 +449,7 @@ class ModelResult:
     backward_passes: int
     seconds: float
     slices: dict[str, tuple[ClassRow, ...]] = field(default_factory=dict)
+    layers: tuple[LayerRow, ...] = ()
     corruptions: CorruptionTable | None = None
     corruption_examples: tuple[CorruptionExample, ...] = ()
     reliability: tuple[Reliability, ...] = ()

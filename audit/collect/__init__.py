@@ -9,8 +9,6 @@ words what it does not support.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol
 
 from audit.collect import (
     accuracy_epsilon,
@@ -21,89 +19,26 @@ from audit.collect import (
     fisher_estimate,
     fisher_spectrum,
     gradient_probe,
+    minimal_perturbations,
     neurons,
     noise_response,
     predictions,
     probe,
     reference_attack,
     sequences,
+    universal_perturbation,
     worst_case,
 )
 from audit.collect.gradient_health import fit_gradient_health
-from audit.data import Chunk
-from audit.evidence import OF_REFERENCE, Evidence, EvidenceKey, EvidenceStore, Fitted, Predictions, RowEvidence, Temperature
+from audit.collect.nodes import Beside as Beside
+from audit.collect.nodes import Collect as Collect
+from audit.collect.nodes import Collector as Collector
+from audit.collect.nodes import CollectTwo as CollectTwo
+from audit.collect.nodes import Fit as Fit
+from audit.collect.nodes import FitNode as FitNode
+from audit.evidence import OF_REFERENCE, Evidence, EvidenceKey, EvidenceStore, Predictions, Temperature
 from audit.fisher.temperature import fit_temperature
-from audit.models import Classifier
-from audit.settings import Settings
 from audit.vocabulary import Capability, Threat
-
-
-class Collect(Protocol):
-    """Gathers one kind of evidence on one chunk."""
-
-    def __call__(
-        self, classifier: Classifier, chunk: Chunk, settings: Settings, needed: EvidenceStore, threat: Threat | None
-    ) -> RowEvidence:
-        """Collect the rows of one chunk."""
-
-
-class Fit(Protocol):
-    """Computes one value from merged evidence; `threat` is None where it does not depend on one."""
-
-    def __call__(self, needed: EvidenceStore, threat: Threat | None) -> Fitted:
-        """Fit."""
-
-
-class CollectTwo(Protocol):
-    """Gathers two kinds of evidence on one chunk at the price of one."""
-
-    def __call__(
-        self, classifier: Classifier, chunk: Chunk, settings: Settings, needed: EvidenceStore, threat: Threat | None
-    ) -> tuple[RowEvidence, RowEvidence]:
-        """Collect the rows of one chunk, of the collector's own kind first."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Beside:
-    """Another kind of evidence, which can be had on the way."""
-
-    kind: Evidence
-    collect: CollectTwo
-
-
-@dataclass(frozen=True, kw_only=True)
-class Collector:
-    """One node of the graph. `needs_without_gradients` replaces `needs` for a classifier that lacks gradients.
-
-    `beside` names what an engine may gather with it: the same evidence that the other kind's own collector gathers.
-
-    `reads` names every setting that `collect` reads (`profile.X` for one of the profile): changing another one leaves its evidence
-    valid.
-    """
-
-    kind: Evidence
-    capabilities: frozenset[Capability]
-    needs: frozenset[Evidence]
-    collect: Collect
-    reads: frozenset[str]
-    needs_without_gradients: frozenset[Evidence] | None = None
-    beside: Beside | None = None
-
-    def needs_of(self, lacks: Mapping[Capability, str]) -> frozenset[Evidence]:
-        """The kinds this collector needs for a classifier with these `lacks`."""
-        if self.needs_without_gradients is not None and Capability.GRADIENTS in lacks:
-            return self.needs_without_gradients
-        return self.needs
-
-
-@dataclass(frozen=True, kw_only=True)
-class FitNode:
-    """A value fitted to merged evidence, needed by collectors: what they gather depends on its `relied_on` alone."""
-
-    kind: Evidence
-    capabilities: frozenset[Capability]
-    needs: frozenset[Evidence]
-    fit: Fit
 
 
 def fit_clean_temperature(needed: EvidenceStore, threat: Threat | None) -> Temperature:
@@ -238,6 +173,27 @@ COLLECTORS: Mapping[Evidence, Collector] = {
             needs=_CLEAN,
             collect=certification.collect,
             reads=frozenset({"seed", "profile.certified_samples"}),
+        ),
+        Collector(
+            kind=Evidence.MINIMAL_PERTURBATIONS,
+            capabilities=_GRADIENTS,
+            needs=_CLEAN,
+            collect=minimal_perturbations.collect,
+            reads=frozenset({"profile.minimal_samples"}),
+        ),
+        Collector(
+            kind=Evidence.UNIVERSAL_PERTURBATION,
+            capabilities=_GRADIENTS | {Capability.PROFILE_DATA},
+            needs=frozenset(),
+            collect=universal_perturbation.collect,
+            reads=frozenset(),
+        ),
+        Collector(
+            kind=Evidence.UNIVERSAL_EFFECT,
+            capabilities=_GRADIENTS,
+            needs=_CLEAN | {Evidence.UNIVERSAL_PERTURBATION},
+            collect=universal_perturbation.collect_effect,
+            reads=frozenset(),
         ),
         Collector(
             kind=Evidence.CORRUPTIONS,

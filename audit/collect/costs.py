@@ -10,6 +10,7 @@ from audit.attacks.sign_steps import passes as sign_step_passes
 from audit.attacks.targets import passes as jacobian_passes
 from audit.collect.boundary import DIRECTIONS
 from audit.collect.certification import DRAWN, LOOKED
+from audit.collect.minimal_perturbations import passes as minimal_passes
 from audit.collect.noise_response import COPIES
 from audit.collect.probe import NOISE_DRAWS, PROBE_EXAMPLES, PROBE_QUERIES, PROBE_STEPS, budgets
 from audit.corruptions.families import FAMILIES, FRAMES
@@ -62,8 +63,13 @@ def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str]
             asked = PROBE_QUERIES + 2 if key.threat.norm is Norm.LINF else 0
             at_the_images = 2 + 2 * len(STEP_SIZES) + RANDOM_TRIES
             return 3 + (2 * PROBE_STEPS + 3) + (PROBE_STEPS + 3) + asked + at_the_images, 3 * PROBE_STEPS + 2
-        case Evidence.NEURON_PROFILE:
+        case Evidence.NEURON_PROFILE | Evidence.UNIVERSAL_PERTURBATION:
+            # Of images set apart, not of those of the sample.
             return 0, 0
+        case Evidence.UNIVERSAL_EFFECT:
+            return 1, 0
+        case Evidence.MINIMAL_PERTURBATIONS:
+            return minimal_passes()
         case Evidence.NEURONS:
             return 1, 0
         case Evidence.ADVERSARIAL_NEURONS:
@@ -132,7 +138,9 @@ def examples_at_most(kind: Evidence, settings: Settings) -> int | None:
             return settings.profile.corruption_samples
         case Evidence.SEQUENCES:
             return settings.profile.sequence_samples
-        case Evidence.NEURON_PROFILE:
+        case Evidence.MINIMAL_PERTURBATIONS:
+            return settings.profile.minimal_samples
+        case Evidence.NEURON_PROFILE | Evidence.UNIVERSAL_PERTURBATION:
             # On images set apart, of which there are no more for a larger sample.
             return 1
         case _:

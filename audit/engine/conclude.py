@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from audit.data import Dataset
+from audit.engine.layers import layers
 from audit.engine.measure import Gathered, check, measure
 from audit.engine.subject import Subject
 from audit.engine.summary import cascades, classes, curves, failures_total, passes_of, slices
@@ -47,6 +48,7 @@ def conclude(
         failures=failures,
         failures_total=failures_total(store, settings.threats),
         slices=by_slice,
+        layers=layers(store, settings.threats[0]),
         skipped={**subject.plan.left_out, **{str(key): error for key, error in gathered.failed.items()}, **without_slices},
         forward_passes=forward,
         backward_passes=backward,

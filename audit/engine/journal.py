@@ -34,6 +34,7 @@ from audit.evidence import (
     FisherSpectrum,
     GradientHealth,
     GradientProbe,
+    MinimalPerturbations,
     NeuronProfile,
     Neurons,
     NoiseResponse,
@@ -45,6 +46,8 @@ from audit.evidence import (
     ShownDirection,
     ShownFailure,
     Temperature,
+    UniversalEffect,
+    UniversalPerturbation,
     WorstCase,
 )
 from audit.text import printable
@@ -63,6 +66,7 @@ _KINDS = {
         *(Predictions, Temperature, ProbeSample, Probe, GradientProbe, GradientHealth, ReferenceAttack, WorstCase),
         *(AccuracyEpsilon, FisherSpectrum, FisherEstimate, NeuronProfile, Neurons, AdversarialNeurons),
         *(BoundaryDistance, BoundarySteps, NoiseResponse, Certification, Corruptions, Sequences),
+        *(MinimalPerturbations, UniversalPerturbation, UniversalEffect),
     )
 }
 # What evidence keeps as examples to show, in a field `shown`.

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from audit.collect import COLLECTORS, FITS
+from audit.collect.universal_perturbation import images_at_once
 from audit.data import Chunk, Dataset
 from audit.data.sampling import chunk
 from audit.engine import fingerprint
@@ -19,6 +20,7 @@ from audit.engine.journal import Journal
 from audit.engine.memory import give_back
 from audit.engine.summary import predictions_of
 from audit.evidence import (
+    AT_ONCE,
     OF_REFERENCE,
     SET_APART,
     AnyEvidence,
@@ -83,7 +85,7 @@ class Gatherer:
         other = surrogate_of(classifier)
         self._surrogate = "" if other is None else fingerprint.model(other.identity, other.lacks, settings.block_rows)
         self._apart = set_apart(dataset, indices, settings) if apart is None else apart
-        self._chunk_digests: dict[bool, list[str]] = {}
+        self._chunk_digests: dict[tuple[bool, int], list[str]] = {}
         self._prints: dict[EvidenceKey, tuple[str, ...]] = {}
 
     def gather(self, key: EvidenceKey, needs: Sequence[EvidenceKey], beside: Stage | None = None) -> None:
@@ -120,7 +122,7 @@ class Gatherer:
 
         Nothing else stands in for its weights, and two models that answer with labels often agree on a part of the sample.
         """
-        unknown = [None] * len(self._digests())
+        unknown = [None] * len(self._digests(key.kind))
         found = merge(self._partials(key, unknown, unknown))
         self.store = self.store.with_item(key, found)
         answers = fingerprint.answers(predictions_of(self.store).logits)
@@ -142,7 +144,7 @@ class Gatherer:
                     fingerprint.partial(
                         key, self._model, digest, self._settings, {str(need): self._print_of(need, i) for need in needs} | beside
                     )
-                    for i, digest in enumerate(self._digests(apart=key.kind in SET_APART))
+                    for i, digest in enumerate(self._digests(key.kind))
                 )
         return self._prints[key]
 
@@ -164,12 +166,20 @@ class Gatherer:
         fit = self.store[need] if need in self.store else self._journal.find(own)
         return fingerprint.digest(fit.relied_on) if isinstance(fit, Fitted) else own
 
-    def _digests(self, *, apart: bool = False) -> list[str]:
-        if apart not in self._chunk_digests:
-            indices, rows = (self._apart.indices if apart else self.indices), self._settings.chunk_rows
-            parts = (self._chunk(start, min(start + rows, len(indices)), apart=apart) for start in range(0, len(indices), rows))
-            self._chunk_digests[apart] = [fingerprint.chunk(part) for part in parts]
-        return self._chunk_digests[apart]
+    def _digests(self, kind: Evidence) -> list[str]:
+        total, rows = self._extent(kind)
+        given = kind in SET_APART, rows
+        if given not in self._chunk_digests:
+            parts = (self._chunk(start, min(start + rows, total), apart=kind in SET_APART) for start in range(0, total, rows))
+            self._chunk_digests[given] = [fingerprint.chunk(part) for part in parts]
+        return self._chunk_digests[given]
+
+    def _extent(self, kind: Evidence) -> tuple[int, int]:
+        """How many images a kind is gathered on, and how many of them at a time."""
+        if kind in AT_ONCE:
+            count = min(len(self._apart.indices), images_at_once(self._apart.dataset.image_shape))
+            return count, count
+        return len(self._apart.indices if kind in SET_APART else self.indices), self._settings.chunk_rows
 
     def _chunk(self, start: int, stop: int, *, apart: bool) -> Chunk:
         """Rows [start, stop) of the sample, or of the images set apart, where positions still say where they are in the sample."""
@@ -185,11 +195,11 @@ class Gatherer:
         """
         shown = reused = 0
         apart, collector = key.kind in SET_APART, COLLECTORS[key.kind]
-        total = len(self._apart.indices) if apart else len(self.indices)
+        total, size = self._extent(key.kind)
         self._tell(key, 0, 0, total)
         for place, (text, other) in enumerate(zip(prints, on_the_way, strict=True)):
-            start = place * self._settings.chunk_rows
-            stop = min(start + self._settings.chunk_rows, total)
+            start = place * size
+            stop = min(start + size, total)
             part = None if text is None else self._journal.find(text)
             if part is None:
                 given = (

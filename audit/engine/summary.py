@@ -10,6 +10,7 @@ import numpy as np
 import scipy.special
 
 from audit import statistics
+from audit.collect.universal_perturbation import STEPS as UNIVERSAL_STEPS
 from audit.evidence import (
     NATURAL_ERROR,
     OF_REFERENCE,
@@ -30,6 +31,7 @@ from audit.evidence import (
     GradientHealth,
     GradientProbe,
     Ints,
+    MinimalPerturbations,
     NeuronProfile,
     Neurons,
     NoiseResponse,
@@ -39,6 +41,8 @@ from audit.evidence import (
     Sequences,
     ShownFailure,
     Strings,
+    UniversalEffect,
+    UniversalPerturbation,
     WorstCase,
 )
 from audit.result import AttackStage, Cascade, ClassRow, Curve, CurvePoint, FailureExample
@@ -53,7 +57,16 @@ ARMS: Mapping[Evidence, str] = {
 MOST_SLICES = 20
 # What counts the passes of each example.
 _COUNTED = (
-    Probe | GradientProbe | ReferenceAttack | AdversarialNeurons | WorstCase | AccuracyEpsilon | BoundarySteps | NoiseResponse
+    Probe
+    | GradientProbe
+    | ReferenceAttack
+    | AdversarialNeurons
+    | WorstCase
+    | AccuracyEpsilon
+    | BoundarySteps
+    | NoiseResponse
+    | MinimalPerturbations
+    | UniversalEffect
 )
 
 
@@ -243,6 +256,10 @@ def passes_of(store: EvidenceStore) -> tuple[int, int]:
             forward += len(value.labels)
         elif isinstance(value, Neurons):
             forward += int(value.counts.sum())
+        elif isinstance(value, UniversalPerturbation) and value.delta.any():
+            # What it answers itself, a gradient a step, the last one, and the harness.
+            forward += value.images * (UNIVERSAL_STEPS + 3)
+            backward += value.images * UNIVERSAL_STEPS
         elif isinstance(value, NeuronProfile):
             forward += len(value.positions)
         elif isinstance(value, FisherSpectrum):

@@ -16,6 +16,7 @@ from PIL import Image
 
 from audit.corruptions.parameters import BENCHMARK_KINDS
 from audit.engine.summary import ARMS, Failure, predictions_of
+from audit.engine.table_boundary import boundary_columns, spread
 from audit.evidence import (
     BROKEN,
     SURVIVED,
@@ -27,7 +28,6 @@ from audit.evidence import (
     FisherEstimate,
     FisherSpectrum,
     Images,
-    Ints,
     ReferenceAttack,
     Sequences,
     Temperature,
@@ -83,17 +83,10 @@ def columns(store: EvidenceStore, model: int) -> dict[str, pa.Array]:
             for name in ("l0", "l2", "linf", "ssim", "psd"):
                 found[f"reference_{name}/{key.threat.key}"] = pa.array(getattr(value, name), mask=~attacked)
     found.update(_fisher(store, rows))
+    found.update(boundary_columns(store, rows))
     found.update(_corruptions(store, rows))
     found.update(_sequences(store, rows))
     return {name: value if isinstance(value, pa.Array) else pa.array(value) for name, value in found.items()}
-
-
-def _spread(values: np.ndarray, positions: Ints, rows: int) -> pa.Array:
-    """Values of a subset of the examples as a whole column, null elsewhere."""
-    whole = np.zeros(rows, dtype=values.dtype)
-    missing = np.ones(rows, dtype=bool)
-    whole[positions], missing[positions] = values, False
-    return pa.array(whole, mask=missing)
 
 
 def _without_fit(store: EvidenceStore) -> bool:
@@ -109,19 +102,19 @@ def _fisher(store: EvidenceStore, rows: int) -> dict[str, pa.Array]:
     )
     if exact in store:
         evidence = store.get_as(FisherSpectrum, exact)
-        found["lambda_max_raw"] = _spread(evidence.lambda_max_raw, evidence.positions, rows)
+        found["lambda_max_raw"] = spread(evidence.lambda_max_raw, evidence.positions, rows)
         if fit in store and not _without_fit(store):
             fitted = evidence.lambda_max
-            found["lambda_max_T"] = _spread(fitted, evidence.positions, rows)
-            found["lambda_max_residual"] = _spread(evidence.residual, evidence.positions, rows)
-            found["trace_T"] = _spread(evidence.trace, evidence.positions, rows)
+            found["lambda_max_T"] = spread(fitted, evidence.positions, rows)
+            found["lambda_max_residual"] = spread(evidence.residual, evidence.positions, rows)
+            found["trace_T"] = spread(evidence.trace, evidence.positions, rows)
             moving = fitted > 0
-            found["fisher_effective_rank"] = _spread(evidence.trace[moving] / fitted[moving], evidence.positions[moving], rows)
-            found["kl_radius"] = _spread(np.sqrt(2 * KL_RADIUS_TAU / fitted[moving]), evidence.positions[moving], rows)
+            found["fisher_effective_rank"] = spread(evidence.trace[moving] / fitted[moving], evidence.positions[moving], rows)
+            found["kl_radius"] = spread(np.sqrt(2 * KL_RADIUS_TAU / fitted[moving]), evidence.positions[moving], rows)
         for name in ("margin_linf", "margin_l2", "margin_l1"):
-            found[name] = _spread(getattr(evidence, name), evidence.positions, rows)
+            found[name] = spread(getattr(evidence, name), evidence.positions, rows)
         for threat in dict.fromkeys(key.threat for key in store if key.threat is not None):
-            found[key_of("linearised_margin_share", None, threat)] = _spread(exceeds(evidence, threat), evidence.positions, rows)
+            found[key_of("linearised_margin_share", None, threat)] = spread(exceeds(evidence, threat), evidence.positions, rows)
     if queried in store:
         estimate = store.get_as(FisherEstimate, queried)
         status = np.array([None] * rows, dtype=object)
@@ -135,7 +128,7 @@ def _fisher(store: EvidenceStore, rows: int) -> dict[str, pa.Array]:
             ("lambda_estimate_relative_error", estimate.standard_error),
         ):
             measured = (estimate.status == "measured") & np.isfinite(values)
-            found[name] = _spread(values[measured], estimate.positions[measured], rows)
+            found[name] = spread(values[measured], estimate.positions[measured], rows)
     return found
 
 
@@ -149,7 +142,7 @@ def _corruptions(store: EvidenceStore, rows: int) -> dict[str, pa.Array]:
     found = {"unnormalised_mean_corruption_error": evidence.error[:, averaged].mean(axis=(1, 2))} if averaged else {}
     for place, kind in enumerate(evidence.kinds):
         found[key_of("corruption_error", kind)] = evidence.error[:, place].mean(axis=1)
-    return {name: _spread(values, evidence.positions, rows) for name, values in found.items()}
+    return {name: spread(values, evidence.positions, rows) for name, values in found.items()}
 
 
 def _sequences(store: EvidenceStore, rows: int) -> dict[str, pa.Array]:
@@ -161,7 +154,7 @@ def _sequences(store: EvidenceStore, rows: int) -> dict[str, pa.Array]:
     found = {"mean_flip_probability": evidence.flip_share.mean(axis=1)}
     for place, family in enumerate(evidence.families):
         found[key_of("flip_probability", family)] = evidence.flip_share[:, place]
-    return {name: _spread(values, evidence.positions, rows) for name, values in found.items()}
+    return {name: spread(values, evidence.positions, rows) for name, values in found.items()}
 
 
 def write_table(stores: Sequence[EvidenceStore], folder: Path) -> Path:

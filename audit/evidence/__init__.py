@@ -19,6 +19,9 @@ several chunks. Evidence holds no images except the few failures that will be sh
 | boundary_steps | BoundarySteps | no | probe sample |
 | noise_response | NoiseResponse | yes | predictions |
 | certification | Certification | no | predictions |
+| minimal_perturbations | MinimalPerturbations | no | predictions |
+| universal_perturbation | UniversalPerturbation, of images set apart | yes | |
+| universal_effect | UniversalEffect | yes | predictions, universal perturbation |
 | worst_case_white_box, worst_case_black_box | WorstCase | yes | predictions; gradient health for the first |
 | accuracy_epsilon | AccuracyEpsilon | yes | predictions, a worst case |
 | fisher_spectrum | FisherSpectrum | no | predictions, temperature |
@@ -54,7 +57,10 @@ from audit.evidence.attacks import ShownFailure as ShownFailure
 from audit.evidence.attacks import WorstCase as WorstCase
 from audit.evidence.boundary import BoundaryDistance as BoundaryDistance
 from audit.evidence.boundary import BoundarySteps as BoundarySteps
+from audit.evidence.boundary import MinimalPerturbations as MinimalPerturbations
 from audit.evidence.boundary import NoiseResponse as NoiseResponse
+from audit.evidence.boundary import UniversalEffect as UniversalEffect
+from audit.evidence.boundary import UniversalPerturbation as UniversalPerturbation
 from audit.evidence.certification import Certification as Certification
 from audit.evidence.corruption import Corruptions as Corruptions
 from audit.evidence.corruption import Sequences as Sequences
@@ -94,6 +100,9 @@ class Evidence(StrEnum):
     BOUNDARY_STEPS = "boundary_steps"
     NOISE_RESPONSE = "noise_response"
     CERTIFICATION = "certification"
+    MINIMAL_PERTURBATIONS = "minimal_perturbations"
+    UNIVERSAL_PERTURBATION = "universal_perturbation"
+    UNIVERSAL_EFFECT = "universal_effect"
     CORRUPTIONS = "corruptions"
     SEQUENCES = "sequences"
     REFERENCE_PREDICTIONS = "reference_predictions"
@@ -110,14 +119,16 @@ OF_REFERENCE: Mapping[Evidence, Evidence] = {
 _ATTACKED = frozenset(
     {
         *(Evidence.REFERENCE_ATTACK, Evidence.ADVERSARIAL_NEURONS, Evidence.WORST_CASE_WHITE_BOX, Evidence.WORST_CASE_BLACK_BOX),
-        *(Evidence.ACCURACY_EPSILON, Evidence.NOISE_RESPONSE),
+        *(Evidence.ACCURACY_EPSILON, Evidence.NOISE_RESPONSE, Evidence.UNIVERSAL_EFFECT),
     }
 )
 # Gathered on every example; the cost of the other kinds does not grow with the sample.
 ON_EVERY_EXAMPLE = _ATTACKED | {Evidence.NEURONS}
-PER_THREAT = _ATTACKED | {Evidence.PROBE, Evidence.GRADIENT_PROBE, Evidence.GRADIENT_HEALTH}
+PER_THREAT = _ATTACKED | {Evidence.UNIVERSAL_PERTURBATION, Evidence.PROBE, Evidence.GRADIENT_PROBE, Evidence.GRADIENT_HEALTH}
 # Gathered on images set apart from the sample, where there are any.
-SET_APART = frozenset({Evidence.NEURON_PROFILE})
+SET_APART = frozenset({Evidence.NEURON_PROFILE, Evidence.UNIVERSAL_PERTURBATION})
+# Of these, what needs its images all at once.
+AT_ONCE = frozenset({Evidence.UNIVERSAL_PERTURBATION})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +185,15 @@ class Temperature:
 # What is joined by its own rule, since it does not have one row per example.
 Summed = NeuronProfile | Neurons | AdversarialNeurons
 ByExample = Predictions | Probe | GradientProbe | ReferenceAttack | WorstCase | AccuracyEpsilon | FisherSpectrum | FisherEstimate
-Boundary = BoundaryDistance | BoundarySteps | NoiseResponse | Certification
+Boundary = (
+    BoundaryDistance
+    | BoundarySteps
+    | NoiseResponse
+    | Certification
+    | MinimalPerturbations
+    | UniversalPerturbation
+    | UniversalEffect
+)
 RowEvidence = ByExample | Boundary | Corruptions | Sequences | Summed
 Fitted = Temperature | ProbeSample | GradientHealth
 AnyEvidence = RowEvidence | Fitted
@@ -235,7 +254,7 @@ def merge(given: Iterable[RowEvidence]) -> RowEvidence:
 
 def rows(evidence: RowEvidence, start: int, stop: int) -> RowEvidence:
     """The rows [start, stop) of merged evidence, as a chunk sees them; all of what has no rows."""
-    if isinstance(evidence, NeuronProfile | Neurons):
+    if isinstance(evidence, NeuronProfile | Neurons | UniversalPerturbation):
         return evidence
     cut: dict[str, Any] = {
         field.name: value[start:stop] if isinstance(value := getattr(evidence, field.name), np.ndarray) else value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from audit.evidence.arrays import Bools, Floats, Ints
+from audit.evidence.arrays import Bools, Floats, Images, Ints
 from audit.vocabulary import Threat
 
 
@@ -52,5 +52,45 @@ class NoiseResponse:
     ratio: Floats
     answered: Ints
     floored: Ints
+    forward_passes: Ints
+    backward_passes: Ints
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinimalPerturbations:
+    """The smallest change that minimum-norm attacks find, for the first examples of the sample, at `positions` (m,).
+
+    `distance` (m, A) has a column for each of `searches`, such as "FMN l2", in the norm it names: 0 where the clean image is wrong,
+    infinite where nothing was found. Passes are per example of the chunk (n,).
+    """
+
+    searches: tuple[str, ...]
+    positions: Ints
+    distance: Floats
+    forward_passes: Ints
+    backward_passes: Ints
+
+
+@dataclass(frozen=True, kw_only=True)
+class UniversalPerturbation:
+    """One change for all images, `delta` (c, h, w), found on `images` of those set apart; zeros where there is nothing to find.
+
+    `fooled` of them change their class under it. `positions` (u,) are their places in the sample, -1 where they are not in it.
+    """
+
+    threat: Threat
+    delta: Images
+    images: int
+    fooled: int
+    positions: Ints
+
+
+@dataclass(frozen=True, kw_only=True)
+class UniversalEffect:
+    """What the universal perturbation does to the sample: `scored` (n,) clean-correct images that it was not found on, `broken`."""
+
+    threat: Threat
+    scored: Bools
+    broken: Bools
     forward_passes: Ints
     backward_passes: Ints

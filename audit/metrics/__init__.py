@@ -17,6 +17,7 @@ from audit.metrics import (
     fisher,
     flips,
     margin,
+    minimal,
     neurons,
 )
 from audit.metrics.spec import Metric
@@ -27,6 +28,7 @@ CATALOG: tuple[Metric, ...] = (
     accuracy.adversarial_accuracy_black_box,
     accuracy.accuracy_epsilon_curve,
     accuracy.attack_success_rate,
+    minimal.universal_perturbation_success,
     adversarial.average_confidence_of_adversarial_class,
     adversarial.average_confidence_of_true_class,
     adversarial.noise_tolerance_estimation,
@@ -65,6 +67,7 @@ CATALOG: tuple[Metric, ...] = (
     boundary.empirical_boundary_distance,
     boundary.empirical_boundary_distance_adversarial,
     boundary.empirical_noise_insensitivity,
+    minimal.median_minimal_perturbation,
     certification.certified_accuracy,
     certification.average_certified_radius,
     neurons.neuron_sensitivity,

@@ -34,7 +34,7 @@ def radii(evidence: Certification) -> Floats:
     return np.where(bound > 0.5, evidence.sigma * scipy.stats.norm.ppf(np.maximum(bound, 0.5)), -1.0)
 
 
-def _of_the_label(evidence: Certification) -> Floats:
+def of_the_label(evidence: Certification) -> Floats:
     """Certified radii (m,), negative where the smoothed classifier abstains or is wrong."""
     if not len(evidence.positions):
         raise Undefined("no example entered the certification")
@@ -82,7 +82,7 @@ def certified_accuracy(certification: Certification, variant: str) -> Estimate:
     [0.5, 0.25]
     """
     radius = float(variant.removeprefix("radius_"))
-    return share(_of_the_label(certification) >= radius, _notes(certification))
+    return share(of_the_label(certification) >= radius, _notes(certification))
 
 
 @metric(
@@ -93,4 +93,4 @@ def average_certified_radius(certification: Certification) -> Estimate:
 
     The mean over examples of the radius that is certified for the label, 0 where the smoothed classifier abstains or is wrong.
     """
-    return average(np.maximum(_of_the_label(certification), 0.0), _notes(certification))
+    return average(np.maximum(of_the_label(certification), 0.0), _notes(certification))

@@ -84,6 +84,12 @@ _COLUMNS: dict[str, tuple[str, Statistic | None]] = {
     "linearised_margin_radius": ("margin_{variant}", Statistic.MEDIAN),
     "linearised_margin_share": ("{key}", Statistic.SHARE),
     "kl_radius": ("{key}", Statistic.MEDIAN),
+    "empirical_boundary_distance": ("{key}", Statistic.MEAN),
+    "empirical_boundary_distance_adversarial": ("{key}", Statistic.MEAN),
+    "empirical_noise_insensitivity": ("{key}", Statistic.MEAN),
+    "universal_perturbation_success": ("{key}", Statistic.SHARE),
+    "certified_accuracy": ("{key}", Statistic.SHARE),
+    "average_certified_radius": ("{key}", Statistic.MEAN),
 }
 
 

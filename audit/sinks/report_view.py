@@ -13,6 +13,7 @@ from audit.sinks.clauses import SECTIONS, Clause
 from audit.sinks.report_corruptions import CorruptionView, corruption_view
 from audit.sinks.report_front import Fact, Front, front
 from audit.sinks.report_gallery import Gallery, gallery
+from audit.sinks.report_layers import LayerTable, layer_tables
 from audit.sinks.report_limits import Limits, limits
 from audit.sinks.report_metrics import Definition, MetricTables, definitions, metric_tables
 from audit.sinks.report_panels import Panels, epsilon_panels, lambda_panels, margin_panels, ranking_panels
@@ -97,6 +98,7 @@ class Report:
     margin_panels: Panels
     temperatures: str
     metrics: MetricTables
+    layers: tuple[LayerTable, ...]
     cascades: tuple[CascadeTable, ...]
     rankings: tuple[RankingTable, ...]
     ranking_gaps: tuple[str, ...]
@@ -147,6 +149,7 @@ def view(result: AuditResult, table: ExampleTable, folder: Path, clauses: tuple[
         margin_panels=margin_panels(result, labels, table),
         temperatures=_temperatures(result, labels),
         metrics=metric_tables(result, labels),
+        layers=layer_tables(result, labels),
         cascades=cascade_tables(result, labels),
         rankings=rankings,
         ranking_gaps=ranking_gaps(result, labels),

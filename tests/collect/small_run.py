@@ -9,7 +9,7 @@ import torch
 
 from audit.collect import COLLECTORS, FITS
 from audit.data import Chunk
-from audit.evidence import PER_THREAT, SET_APART, Evidence, EvidenceKey, EvidenceStore, merge, rows
+from audit.evidence import AT_ONCE, PER_THREAT, SET_APART, Evidence, EvidenceKey, EvidenceStore, merge, rows
 from audit.models.torch_module import TorchClassifier, wrap
 from audit.profiles import profile
 from audit.settings import Settings
@@ -26,8 +26,9 @@ SMALL = replace(
     curve_stages=2,
     fisher_samples=7,
     fisher_directions=12,
-    boundary_samples=3,
+    boundary_samples=2,
     certified_samples=2,
+    minimal_samples=2,
     corruption_samples=6,
     sequence_samples=3,
 )
@@ -99,7 +100,7 @@ class Run:
         collector = COLLECTORS[kind]
         parts = []
         if kind in SET_APART:
-            sample, cuts = apart(), [slice(start, start + 8) for start in range(0, 17, 8)]
+            sample, cuts = apart(), [slice(0, 17)] if kind in AT_ONCE else [slice(start, start + 8) for start in range(0, 17, 8)]
         for cut in cuts:
             chunk = Chunk(
                 positions=sample.positions[cut], ids=sample.ids[cut], labels=sample.labels[cut], images=sample.images[cut]

@@ -97,8 +97,11 @@ def test_chunking_changes_no_bit_where_the_model_fails(run, sample):
     images[::4, 0, 3, 3] = 0.89
     sample = replace(sample, images=images)
     run = replace(run, classifier=wrap(Fragile(small_run.network()), image_shape=(1, 8, 8), device="cpu", block_rows=8))
-    refusing = {Evidence.FISHER_SPECTRUM, Evidence.FISHER_ESTIMATE, Evidence.CORRUPTIONS, Evidence.SEQUENCES}
-    kinds = [kind for kind in COLLECTORS if kind not in refusing]
+    # Fisher evidence and corruptions need every answer; of thousands, those that are missing would be looked for one by one.
+    left_out = {*(Evidence.FISHER_SPECTRUM, Evidence.FISHER_ESTIMATE), Evidence.CERTIFICATION, Evidence.BOUNDARY_DISTANCE}
+    left_out |= {Evidence.MINIMAL_PERTURBATIONS, Evidence.UNIVERSAL_PERTURBATION, Evidence.UNIVERSAL_EFFECT}
+    left_out |= {Evidence.CORRUPTIONS, Evidence.SEQUENCES}
+    kinds = [kind for kind in COLLECTORS if kind not in left_out]
     whole = everything(run, sample, kinds, 1000)
     for size in (1, 6):
         cut = everything(run, sample, kinds, size)
@@ -135,7 +138,7 @@ def test_order_changes_no_bit(run, run_without_gradients, sample):
                 assert_equal(value, mixed[key])
             elif key.kind is Evidence.FISHER_ESTIMATE:
                 continue  # read the fitted temperature, whose sum order changed; covered by chunking
-            elif key.kind is Evidence.BOUNDARY_STEPS:
+            elif key.kind in {Evidence.BOUNDARY_STEPS, Evidence.MINIMAL_PERTURBATIONS}:
                 back = np.argsort(mixed[key].positions)
                 np.testing.assert_array_equal(value.distance, mixed[key].distance[back])
             else:
@@ -149,7 +152,8 @@ def test_a_query_only_model_gets_its_arms(run_without_gradients, sample):
     evidence = run_without_gradients.everything(sample)
     kinds = {key.kind for key in evidence}
     led = {Evidence.GRADIENT_PROBE, Evidence.GRADIENT_HEALTH, Evidence.WORST_CASE_WHITE_BOX, Evidence.FISHER_SPECTRUM}
-    led |= {Evidence.BOUNDARY_STEPS}
+    led |= {Evidence.BOUNDARY_STEPS, Evidence.MINIMAL_PERTURBATIONS}
+    led |= {Evidence.UNIVERSAL_PERTURBATION, Evidence.UNIVERSAL_EFFECT}
     inside = {Evidence.NEURON_PROFILE, Evidence.NEURONS, Evidence.ADVERSARIAL_NEURONS}
     assert kinds == set(Evidence) - led - inside - set(OF_REFERENCE)
     curve = evidence[run_without_gradients.key(Evidence.ACCURACY_EPSILON)]
@@ -164,7 +168,8 @@ def test_why_not_speaks_in_words():
     assert all(why_not(kind, {}) is None for kind in Evidence)
     assert why_not(Evidence.WORST_CASE_WHITE_BOX, lacking) == "ONNX Runtime has no backward pass"
     led = {Evidence.GRADIENT_PROBE, Evidence.GRADIENT_HEALTH, Evidence.WORST_CASE_WHITE_BOX, Evidence.FISHER_SPECTRUM}
-    led |= {Evidence.BOUNDARY_STEPS}
+    led |= {Evidence.BOUNDARY_STEPS, Evidence.MINIMAL_PERTURBATIONS}
+    led |= {Evidence.UNIVERSAL_PERTURBATION, Evidence.UNIVERSAL_EFFECT}
     queried = set(Evidence) - led
     assert {kind for kind in Evidence if why_not(kind, lacking) is None} == queried
     lacking[Capability.SCORES] = "labels only"

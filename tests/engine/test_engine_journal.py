@@ -176,6 +176,7 @@ def test_the_declared_settings_are_the_ones_read(gathered, digits_store):
                 *("probe", "gradient_probe", "gradient_health", "reference_attack", "worst_case_white_box"),
                 *("worst_case_black_box", "accuracy_epsilon", "fisher_spectrum", "fisher_estimate"),
                 *("neuron_profile", "neurons", "adversarial_neurons", "boundary_distance", "noise_response", "certification"),
+                *("universal_perturbation", "universal_effect"),
                 *("corruptions", "sequences"),
             },
         ),
