@@ -5,7 +5,19 @@ Adding a metric touches its family's file, this tuple and a test.
 
 from __future__ import annotations
 
-from audit.metrics import accuracy, adversarial, boundary, certification, corruption, coverage, fisher, flips, margin, neurons
+from audit.metrics import (
+    accuracy,
+    adversarial,
+    boundary,
+    certification,
+    corruption,
+    coverage,
+    fisher,
+    fisher_agreement,
+    flips,
+    margin,
+    neurons,
+)
 from audit.metrics.spec import Metric
 
 CATALOG: tuple[Metric, ...] = (
@@ -36,6 +48,7 @@ CATALOG: tuple[Metric, ...] = (
     fisher.fisher_spectral_norm_estimate,
     fisher.fisher_spectral_norm_estimate_raw,
     fisher.fisher_trace_estimate,
+    fisher_agreement.fisher_estimate_agreement,
     fisher.fitted_temperature,
     fisher.saturated_share,
     margin.linearised_margin_radius,
