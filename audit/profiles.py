@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from audit.errors import InputError
 from audit.searches import ESCALATION as ESCALATION
+from audit.searches import NEAREST as NEAREST
 from audit.searches import NOISE as NOISE
 from audit.searches import OUTSIDE as OUTSIDE
 from audit.searches import (
@@ -71,6 +72,11 @@ class Profile:
     def white_box(self, norm: Norm) -> tuple[Search, ...]:
         """The white-box arm of a norm."""
         return {Norm.LINF: self.linf, Norm.L2: self.l2, Norm.L1: self.l1}[norm]
+
+    @property
+    def nearest(self) -> Search:
+        """What a label-only black-box arm begins with: it looks outside the ball too, and what it meets there is the curve."""
+        return Search(attack=NEAREST, steps=self.curve_queries)
 
     @property
     def escalation(self) -> Mapping[Norm, tuple[Search, ...]]:

@@ -39,6 +39,7 @@ from audit.vocabulary import Norm
 
 NOISE = "random noise"
 OUTSIDE = "outside search"
+NEAREST = "nearest error by HopSkipJump"
 TRANSFER = "transfer"
 
 

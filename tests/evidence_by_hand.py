@@ -53,6 +53,7 @@ def worst_case(state, broken_by=None, clean_correct=None, attacks=("FGSM",), thr
         adversarial_class=np.where(broken_by >= 0, 1, -1),
         adversarial_confidence=np.zeros(n),
         distance=np.zeros(n),
+        nearest=np.where(broken_by == NOT_BROKEN, np.inf, 0.0),
         outside=np.zeros(n, dtype=bool) if outside is None else np.asarray(outside),
         forward_passes=np.zeros(n, dtype=int),
         backward_passes=np.zeros(n, dtype=int),

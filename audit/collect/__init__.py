@@ -185,7 +185,9 @@ COLLECTORS: Mapping[Evidence, Collector] = {
             capabilities=_LABELS,
             needs=_CLEAN,
             collect=worst_case.collect_black_box,
-            reads=frozenset({"seed", "profile.score_based", "profile.label_only", "shown_failures", "keep_images"}),
+            reads=frozenset(
+                {"seed", "profile.score_based", "profile.label_only", "profile.nearest", "shown_failures", "keep_images"}
+            ),
         ),
         Collector(
             kind=Evidence.ACCURACY_EPSILON,

@@ -77,11 +77,13 @@ def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str]
         case Evidence.WORST_CASE_BLACK_BOX:
             assert key.threat is not None, "a worst case belongs to a threat"
             arm = profile.black_box(key.threat.norm, scores=scores)
-            return _forward(arm) + _crafted(arm, lacks), 0
+            # From labels alone one search finds a distance per image, whose error the harness asks about with and without a budget.
+            nearest = 0 if scores else profile.nearest.steps + 2
+            return nearest + _forward(arm) + _crafted(arm, lacks), 0
         case Evidence.ACCURACY_EPSILON:
             if not scores:
-                # From labels alone one search finds a distance per image, which is the whole curve.
-                return profile.curve_queries + 1, 0
+                # The distances that the black-box arm found are the whole curve.
+                return 0, 0
             # What the threat's own epsilon breaks is attacked at smaller ones only, what survives it at larger ones only.
             points = max(sum(each > 1 for each in profile.curve), sum(each < 1 for each in profile.curve))
             if not gradients:

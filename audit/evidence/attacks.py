@@ -64,6 +64,7 @@ class WorstCase:
 
     `state` (n,) is BROKEN, SURVIVED or UNKNOWN; a clean-wrong example is BROKEN by NATURAL_ERROR. `broken_by` (n,) indexes
     `attacks`. Adversarial class, confidence and distance (in the threat's norm) are those of the broken examples, else -1 and 0.
+    `nearest` (n,) is the distance of the nearest error that was met, also outside the ball: infinite where none was.
     """
 
     threat: Threat
@@ -75,6 +76,7 @@ class WorstCase:
     adversarial_class: Ints
     adversarial_confidence: Floats
     distance: Floats
+    nearest: Floats
     outside: Bools
     forward_passes: Ints
     backward_passes: Ints
