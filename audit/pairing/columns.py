@@ -22,7 +22,11 @@ OVER_SUCCESSES = frozenset(
 )  # fmt: skip
 REFERENCE_ATTACK = OVER_SUCCESSES | {"attack_success_rate"}
 ATTACKED = REFERENCE_ATTACK | {WHITE_BOX, BLACK_BOX, CURVE}
-QUERIED_FISHER = frozenset({"fisher_spectral_norm_estimate", "fisher_spectral_norm_estimate_raw", "fisher_trace_estimate"})
+QUERIED_FISHER = frozenset(
+    {
+        "fisher_spectral_norm_estimate", "fisher_spectral_norm_estimate_raw", "fisher_trace_estimate", "fisher_estimate_agreement",
+    }
+)  # fmt: skip
 AT_FITTED_TEMPERATURE = frozenset(
     {"fisher_spectral_norm", "fisher_trace", "fisher_effective_rank", "kl_radius", "fitted_temperature"}
 ) | (QUERIED_FISHER - {"fisher_spectral_norm_estimate_raw"})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from evidence_by_hand import LINF, estimate, predictions, spectrum, temperature
@@ -9,7 +11,7 @@ from evidence_by_hand import LINF, estimate, predictions, spectrum, temperature
 from audit.errors import Undefined
 from audit.fisher.sampling import relative_standard_error
 from audit.fisher.temperature import fit_temperature
-from audit.metrics import fisher, margin
+from audit.metrics import fisher, fisher_agreement, margin
 from audit.metrics.margin import MOST_ZERO_GRADIENTS
 
 AT_T = {
@@ -122,3 +124,22 @@ def test_interval_of_a_quantile_covers_it_through_the_noise_of_the_directions(va
 
 def test_saturated_share_reads_probabilities():
     assert fisher.saturated_share(predictions=predictions(np.log([[0.9995, 0.0005], [0.99, 0.01]]), [0, 0])).value == 0.5
+
+
+def test_agreement_of_the_estimate_with_the_exact_value():
+    exact = spectrum(4 * np.array([1.0, 2.0, 4.0, 0.0, 1.0]))
+    states = ["measured"] * 4 + ["saturated"]
+    queried = estimate([1.1, 2.0, 8.0, 1.0, 9.0], standard_error=0.1, status=states)
+
+    def of(variant, fit=None):
+        return fisher_agreement.fisher_estimate_agreement(
+            fisher_spectrum=exact, fisher_estimate=queried, temperature=fit or temperature(), variant=variant
+        )
+
+    assert of("ratio").value == pytest.approx(1.1) and of("ratio").samples == 3
+    assert of("covered").value == pytest.approx(2 / 3)
+    with pytest.raises(Undefined, match="no temperature"):
+        of("ratio", temperature(0.01, at_limit=True))
+    queried = replace(queried, positions=np.arange(5) + 10)
+    with pytest.raises(Undefined, match="both"):
+        of("ratio")
