@@ -16,7 +16,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from audit import models
-from audit.data import Dataset
+from audit.engine.apart import set_apart
 from audit.engine.budget import affordable
 from audit.engine.conclude import conclude
 from audit.engine.folder import WrittenFolder, drop_earlier, prepare_folder, put_back, set_aside, write_folder
@@ -27,20 +27,20 @@ from audit.engine.measure import Gathered
 from audit.engine.natural import with_corruptions
 from audit.engine.ranking import rankings
 from audit.engine.sample import DataRequest, Sample, describe, draw, with_stated_names
+from audit.engine.stages import gather_stages
 from audit.engine.subject import Subject, open_subject
 from audit.engine.summary import failures
 from audit.engine.surrogate import open_surrogate
 from audit.engine.table import write_failures
 from audit.engine.verdict import Grounds, grounds, judged
-from audit.errors import AuditError, InputError, OutOfMemory
-from audit.evidence import EvidenceKey, Ints
+from audit.errors import InputError, OutOfMemory
+from audit.evidence import Ints
 from audit.models import Classifier
 from audit.models.endpoint_secrets import check_hosts
 from audit.models.limits import NO_LIMITS, QueryLimits
 from audit.models.ref import ModelRef
 from audit.result import AuditResult
 from audit.settings import Settings
-from audit.text import printable
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +66,7 @@ class AuditRequest:
     resize: str | None = None
     skip_unreadable: bool = False
     train_data: str | None = None
+    profile_data: str | None = None
     surrogate: str | None = None
     input_spec: str | None = None
     output: str | None = None
@@ -90,6 +91,7 @@ class AuditRequest:
             resize=self.resize,
             skip_unreadable=self.skip_unreadable,
             train=self.train_data,
+            profile=self.profile_data,
             tracking_uri=self.tracking_uri,
         )
 
@@ -150,9 +152,9 @@ def _audit(request: AuditRequest, sample: Sample, on: Grounds, folder: Path, jou
     dataset = sample.dataset
     if request.time_budget is not None:
         journal.begin()
-        on_part = partial(gather_part, request, classifiers, dataset, journal=journal, listen=listen)
+        on_part = partial(gather_part, request, classifiers, sample, journal=journal, listen=listen)
         indices = affordable(request.time_budget, on_part, indices, settings, journal)
-    subjects = open_subjects(request, classifiers, dataset, indices, journal, listen)
+    subjects = open_subjects(request, classifiers, replace(sample, indices=indices), journal, listen)
     # From here on there is something to go on with; a model that was refused leaves the folder as it was.
     journal.begin()
 
@@ -218,7 +220,7 @@ def load_models(request: AuditRequest, sample: Sample) -> tuple[list[Classifier]
 
 
 def open_subjects(
-    request: AuditRequest, classifiers: list[Classifier], dataset: Dataset, indices: Ints, journal: Journal, listen: Listener
+    request: AuditRequest, classifiers: list[Classifier], sample: Sample, journal: Journal, listen: Listener
 ) -> list[Subject]:
     """Predict the clean sample with every model, before anything expensive starts.
 
@@ -230,8 +232,8 @@ def open_subjects(
         if request.surrogate is None
         else open_surrogate(
             request.surrogate,
-            dataset,
-            indices,
+            sample.dataset,
+            sample.indices,
             request.settings,
             trust=request.trust,
             tracking_uri=request.tracking_uri,
@@ -240,11 +242,12 @@ def open_subjects(
     )
     opened = partial(
         open_subject,
-        dataset=dataset,
-        indices=indices,
+        dataset=sample.dataset,
+        indices=sample.indices,
         settings=request.settings,
         journal=journal,
         listen=listen,
+        apart=set_apart(sample.dataset, sample.indices, request.settings, sample.profile),
         allow_chance=request.allow_chance,
         surrogate=surrogate,
     )
@@ -256,45 +259,8 @@ def open_subjects(
 
 
 def gather_part(
-    request: AuditRequest, classifiers: list[Classifier], dataset: Dataset, part: Ints, *, journal: Journal, listen: Listener
+    request: AuditRequest, classifiers: list[Classifier], sample: Sample, part: Ints, *, journal: Journal, listen: Listener
 ) -> list[Gathered]:
     """Gather the evidence of every model on a part of the sample."""
-    opened = open_subjects(request, classifiers, dataset, part, journal, listen)
+    opened = open_subjects(request, classifiers, replace(sample, indices=part), journal, listen)
     return [gather_stages(subject, request.settings, interrupted=False)[0] for subject in opened]
-
-
-def gather_stages(subject: Subject, settings: Settings, *, interrupted: bool) -> tuple[Gathered, bool]:
-    """Run the planned stages of one subject; what breaks or is interrupted is named, the rest goes on.
-
-    Raises:
-        OutOfMemory: a block does not fit, and smaller ones have not been tried.
-    """
-    gatherer = subject.gatherer
-    failed: dict[EvidenceKey, str] = {}
-    seconds: dict[EvidenceKey, float] = {}
-    for stage in subject.plan.stages:
-        started = time.monotonic()
-        lost = next((need for need in stage.needs if need in failed), None)
-        if stage.key in gatherer.store:
-            continue
-        if interrupted:
-            failed[stage.key] = "the audit was interrupted before it was measured"
-        elif lost is not None:
-            failed[stage.key] = f"it needs {lost}: {failed[lost]}"
-        else:
-            try:
-                gatherer.gather(stage.key, stage.needs)
-            except KeyboardInterrupt:
-                interrupted = True
-                failed[stage.key] = "the audit was interrupted while it was measured"
-            except OutOfMemory as error:
-                if settings.halved_from is None:
-                    raise
-                failed[stage.key] = printable(str(error))
-            except AuditError as error:
-                failed[stage.key] = printable(str(error))
-            except (Exception, SystemExit) as error:  # One failing stage must not lose the evidence of all the others.
-                log.exception("stage %s failed: %s: %s", stage.key, type(error).__name__, error)
-                failed[stage.key] = printable(f"{type(error).__name__}: {error}")
-        seconds[stage.key] = time.monotonic() - started
-    return Gathered(store=gatherer.store, failed=failed, seconds=seconds), interrupted

@@ -110,8 +110,7 @@ def plan(
     metrics = tuple(
         PlannedMetric(metric=metric, variant=variant, threat=threat)
         for metric in catalog
-        for threat in (settings.threats if metric.per_threat else (None,))
-        for variant in (metric.variants(settings, threat) if metric.variants else (None,))
+        for variant, threat in metric.values(settings)
     )
     return Plan(
         stages=tuple(stages),
@@ -129,12 +128,12 @@ def _needs(kind: Evidence, lacks: Mapping[Capability, str]) -> frozenset[Evidenc
 
 
 def _with_needs(wanted: Set[Evidence], lacks: Mapping[Capability, str]) -> Set[Evidence]:
-    """`wanted` and everything that is needed on the way."""
+    """`wanted` and everything that what can be gathered of it needs on the way."""
     found: set[Evidence] = set()
     left = set(wanted)
     while left:
         found |= left
-        left = {need for kind in left for need in _needs(kind, lacks)} - found
+        left = {need for kind in left if why_not(kind, lacks) is None for need in _needs(kind, lacks)} - found
     return found
 
 

@@ -3,33 +3,6 @@
 `quick` is meant for a CI job, `standard` for a release, `thorough` for a model that must hold. `autoattack` is the published
 composition with its parameters (Croce & Hein 2020, arXiv 2003.01690; L1: 2021, arXiv 2103.01208), for whoever has to quote it; its
 searches are those of this project. The searches of an arm run in this order, each on the survivors of the one before.
-
-The white-box plans, against AutoAttack's standard version (pyautoattack 0.2.0, seed 0), on 28x28 networks. Counts are images left
-standing: AutoAttack; quick, standard, thorough. "Only theirs" are images that AutoAttack alone breaks, in the same order; passes
-are forward and backward passes as a share of AutoAttack's.
-
-| network, threat, images | left standing | only theirs | passes |
-|---|---|---|---|
-| CNN, Linf 8/255, 500 | 221; 221, 221, 221 | 0, 0, 0 | .014, .041, .19 |
-| CNN adversarially trained, Linf 24/255, 500 | 283; 286, 284, 281 | 3, 1, 0 | .014, .042, .20 |
-| CNN trained on interval bounds 0.15, Linf 0.1, 150 | 94; 94, 94, 94 | 0, 0, 0 | .014, .041, .20 |
-| CNN trained on interval bounds 0.1, Linf 0.1, 150 | 92; 92, 92, 92 | 0, 0, 0 | .014, .041, .20 |
-| ResNet (thorough not run), Linf 4/255, 500 | 211; 213, 211 | 2, 0 | .015, .041 |
-| CNN, L2 0.5, 500 | 247; 247, 247, 247 | 0, 0, 0 | .016, .043, .18 |
-| CNN trained on interval bounds 0.15, L2 0.8, 150 | 54; 50, 37, 31 | 9, 5, 1 | .020, .052, .13 |
-| CNN trained on interval bounds 0.1, L2 0.8, 150 | 69; 54, 52, 46 | 0, 0, 0 | .016, .042, .14 |
-| CNN trained on interval bounds 0.15, L1 4, 150 | 12; 19, 8, 4 | 10, 2, 0 | .077, .18, .23 |
-| CNN trained on interval bounds 0.1, L1 4, 150 | 21; 23, 19, 18 | 4, 1, 0 | .050, .11, .22 |
-
-Where a search from outside starts (L2 and L1) was chosen on the two interval-trained networks, 100 of these images; nothing was
-chosen on the others. There, after one APGD, one search of 30 steps from 2, 4, 8, 16 and 30 epsilon left 53, 42, 37, 38 and 35 of
-100 images standing at L2, and 37, 27, 19, 13 and 10 at L1 (bounds 0.15). L1 is the least settled: AutoAttack itself spends little
-there, and quick leaves up to seven images more than it.
-
-What asks for scores: after Square-1000, another 1,000 questions broke on two 28x28 networks (standard, adversarially trained; 50
-images each) at L2 2 and 2 images by N-Attack, 0 and 3 by Square again or by HopSkipJump, 0 and 2 by NES; at L1 2 and 5 by NES, 4
-and 2 by N-Attack, 0 and 2 by HopSkipJump; at Linf one in all, by Square. So `standard` adds N-Attack at L2 and NES, which costs
-less time, at L1; `thorough` runs everything. SPSA added nothing.
 """
 
 from __future__ import annotations
@@ -38,45 +11,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from audit.errors import InputError
+from audit.searches import ESCALATION as ESCALATION
+from audit.searches import NEAREST as NEAREST
+from audit.searches import NOISE as NOISE
+from audit.searches import OUTSIDE as OUTSIDE
+from audit.searches import (
+    QUICK_L1,
+    QUICK_L2,
+    QUICK_LINF,
+    STANDARD_L1,
+    STANDARD_L2,
+    STANDARD_LINF,
+    THOROUGH_L1,
+    THOROUGH_L2,
+    THOROUGH_LINF,
+    autoattack,
+    queries,
+    walk,
+)
+from audit.searches import TRANSFER as TRANSFER
+from audit.searches import Search as Search
 from audit.vocabulary import Norm
-
-NOISE = "random noise"
-OUTSIDE = "outside search"
-TRANSFER = "transfer"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Search:
-    """One stage of an arm.
-
-    `attack` is a key of `audit.attacks.stages.ATTACKS`; `steps` are gradient steps, draws or queries, as the attack counts.
-    `loss` is a key of `audit.attacks.losses.LOSSES`, `start` one of `audit.attacks.starts.STARTS`; `target` k aims at the
-    k-th class of `order`, a key of `audit.attacks.targets.ORDERS`, and 0 at none; `radius` is where a search that comes from
-    outside the ball starts, in multiples of epsilon. `norm` is the only one the search is made for, where it is not made for all.
-    """
-
-    attack: str
-    steps: int = 1
-    loss: str = ""
-    start: str = ""
-    target: int = 0
-    order: str = "box"
-    radius: float = 0
-    norm: Norm | None = None
-
-    @property
-    def name(self) -> str:
-        """The stage as a reader sees it.
-
-        >>> Search(attack="PGD", steps=20, loss="cross_entropy").name
-        'PGD-20 cross-entropy'
-        """
-        if self.attack == NOISE:
-            return f"{NOISE}, {self.steps} draws"
-        parts = [self.attack if self.steps == 1 else f"{self.attack}-{self.steps}", self.loss.replace("_", "-")]
-        words = " ".join(part for part in parts if part)
-        details = [f"target {self.target}"] * bool(self.target) + [f"from {self.radius:g} epsilon"] * bool(self.radius)
-        return ", ".join([words, *details, *([f"{self.start} start"] if self.start else [])])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,9 +41,12 @@ class Profile:
     `linf`, `l2` and `l1` are the white-box arm per norm; `score_based` and `label_only` the black-box arm by what a model answers.
     `curve` are multiples of the threat's epsilon, each attacked by the first `curve_stages` searches of the white-box arm, or by
     Square or HopSkipJump with `curve_queries`; `fisher_samples` examples enter the Fisher evidence, with `fisher_directions` query
-    directions each, and `corruption_samples` are corrupted in every way,
-    `sequence_samples` followed along sequences. Transfer runs where a surrogate is given; its steps are
-    gradient steps there.
+    directions each, `corruption_samples` are corrupted in every way and `sequence_samples` followed along sequences. Transfer runs
+    where a surrogate is given; its steps are gradient steps there. `apart` is how many images are set apart for what may not be
+    learned from those that are scored: the ranges of neurons.
+
+    What takes thousands of questions for each example is asked of the first of the sample only: random directions are followed from
+    `boundary_samples` (where clean-correct; up to 4,600 questions each), and `certified_samples` are certified (1,100 each).
     """
 
     name: str
@@ -105,12 +63,20 @@ class Profile:
     curve_queries: int
     fisher_samples: int
     fisher_directions: int
+    apart: int
+    boundary_samples: int
+    certified_samples: int
     corruption_samples: int
     sequence_samples: int
 
     def white_box(self, norm: Norm) -> tuple[Search, ...]:
         """The white-box arm of a norm."""
         return {Norm.LINF: self.linf, Norm.L2: self.l2, Norm.L1: self.l1}[norm]
+
+    @property
+    def nearest(self) -> Search:
+        """What a label-only black-box arm begins with: it looks outside the ball too, and what it meets there is the curve."""
+        return Search(attack=NEAREST, steps=self.curve_queries)
 
     @property
     def escalation(self) -> Mapping[Norm, tuple[Search, ...]]:
@@ -123,102 +89,17 @@ class Profile:
         return tuple(search for search in arm if search.norm in (None, norm))
 
 
-def _apgd(loss: str, steps: int, start: str, *, target: int = 0) -> Search:
-    return Search(attack="APGD", loss=loss, steps=steps, start=start, target=target)
-
-
-def _outside(loss: str, steps: int, start: str, radius: float) -> Search:
-    return Search(attack=OUTSIDE, loss=loss, steps=steps, start=start, radius=radius)
-
-
-def _queries(draws: int, crafting: int, *stages: tuple[str, int]) -> tuple[Search, ...]:
-    """Noise, then transfer, which asks once for each loss, then what asks often."""
-    crafted = tuple(Search(attack=TRANSFER, steps=crafting, loss=loss) for loss in ("cross_entropy", "margin"))
-    return (Search(attack=NOISE, steps=draws), *crafted, *(Search(attack=attack, steps=queries) for attack, queries in stages))
-
-
-def _walk(queries: int) -> Search:
-    """The boundary attack, which knows one norm only."""
-    return Search(attack="boundary attack", steps=queries, norm=Norm.L2)
-
-
-_PMS, _CE, _MARGIN = "scaled_probability_margin", "cross_entropy", "margin"
-_MT, _DLRT = "margin_targeted", "dlr_targeted"
-
-_QUICK_LINF = (_apgd(_PMS, 20, "uniform"), _apgd(_CE, 20, "blocks"), _apgd(_MT, 20, "blocks", target=1))
-_STANDARD_LINF = (
-    _apgd(_PMS, 20, "uniform"),
-    _apgd(_CE, 30, "blocks"),
-    *(_apgd(_MT, 30, start, target=target) for target, start in ((1, "blocks"), (2, "stripes"), (3, "blocks"))),
-    _apgd(_PMS, 50, "blocks"),
-)
-_THOROUGH_LINF = (
-    *_STANDARD_LINF,
-    *(_apgd(_MARGIN, 50, start) for start in ("blocks", "stripes") * 5),
-    *(_apgd(_CE, 50, start) for start in ("blocks", "stripes")),
-    *(_apgd(_DLRT, 50, start, target=target) for target, start in ((1, "blocks"), (2, "stripes"), (3, "blocks"))),
-)
-_QUICK_L2 = (_apgd(_PMS, 20, "uniform"), _apgd(_MT, 20, "uniform", target=1), _outside(_MARGIN, 30, "uniform", 8))
-_STANDARD_L2 = (
-    _apgd(_PMS, 20, "uniform"),
-    *(_apgd(_MT, 30, start, target=target) for target, start in ((1, "uniform"), (2, "dct3"), (3, "uniform"))),
-    _apgd(_CE, 30, "dct3"),
-    _outside(_MARGIN, 30, "uniform", 8),
-    _outside(_CE, 30, "blocks", 16),
-)
-_THOROUGH_L2 = (
-    *_STANDARD_L2,
-    *(_apgd(_DLRT, 50, start, target=target) for target, start in ((1, "dct3"), (2, "uniform"), (3, "dct3"))),
-    *(_apgd(_CE, 50, start) for start in ("uniform", "dct3")),
-    _apgd(_PMS, 50, "dct3"),
-    *(_outside(_MARGIN, 60, start, radius) for start, radius in (("uniform", 4), ("blocks", 8), ("uniform", 16))),
-    *(_outside(_CE, 60, start, radius) for start, radius in (("dct3", 4), ("uniform", 8), ("uniform", 16))),
-)
-_QUICK_L1 = (
-    _apgd(_PMS, 20, "uniform"),
-    *(_apgd(_MT, 20, "uniform", target=target) for target in (1, 2)),
-    _outside(_MARGIN, 40, "uniform", 16),
-)
-_STANDARD_L1 = (
-    _apgd(_PMS, 30, "uniform"),
-    *(_apgd(_MT, 30, "uniform", target=target) for target in (1, 2, 3, 4, 5)),
-    _outside(_MARGIN, 50, "uniform", 16),
-    _outside(_CE, 50, "blocks", 32),
-)
-_THOROUGH_L1 = (
-    *_STANDARD_L1,
-    *(_apgd(_DLRT, 50, "uniform", target=target) for target in (1, 2, 3)),
-    *(_apgd(_CE, 50, start) for start in ("uniform", "dct3")),
-    _apgd(_PMS, 50, "dct3"),
-    *(_outside(_MARGIN, 60, start, radius) for start, radius in (("uniform", 4), ("blocks", 8), ("uniform", 32))),
-    *(_outside(_PMS, 60, start, radius) for start, radius in (("dct3", 4), ("uniform", 8), ("uniform", 32))),
-)
-
-
-def _autoattack(*, restarts: int, targets: int, radius: float) -> tuple[Search, ...]:
-    """APGD on cross-entropy, then aimed at classes in the order of their logits on the DLR, then FAB so aimed, then Square."""
-    first = Search(attack="APGD", loss=_CE, steps=100, start="uniform", radius=radius)
-    aimed = Search(attack="APGD", loss=_DLRT, steps=100, start="uniform", radius=radius, order="logits")
-    boundary = Search(attack="FAB", steps=100, order="logits")
-    return (
-        *(first,) * restarts,
-        *(replace(aimed, target=target) for target in range(1, targets + 1)),
-        *(replace(boundary, target=target) for target in range(1, 10)),
-        Search(attack="Square", steps=5000),
-    )
-
-
 _THOROUGH = Profile(
     name="thorough",
     samples=1000,
-    linf=_THOROUGH_LINF,
-    l2=_THOROUGH_L2,
-    l1=_THOROUGH_L1,
+    linf=THOROUGH_LINF,
+    l2=THOROUGH_L2,
+    l1=THOROUGH_L1,
     score_based=(
-        *_queries(50, 100, ("Square", 5000), ("N-Attack", 2000), ("NES", 2000), ("SPSA", 2000), ("HopSkipJump", 2000)),
-        _walk(2000),
+        *queries(50, 100, ("Square", 5000), ("N-Attack", 2000), ("NES", 2000), ("SPSA", 2000), ("HopSkipJump", 2000)),
+        walk(2000),
     ),
-    label_only=(*_queries(50, 100, ("HopSkipJump", 10000)), _walk(5000)),
+    label_only=(*queries(50, 100, ("HopSkipJump", 10000)), walk(5000)),
     reference_steps=40,
     reference_queries=1000,
     curve=(0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0),
@@ -226,6 +107,9 @@ _THOROUGH = Profile(
     curve_queries=5000,
     fisher_samples=1000,
     fisher_directions=256,
+    apart=5000,
+    boundary_samples=300,
+    certified_samples=500,
     corruption_samples=1000,
     sequence_samples=500,
 )
@@ -233,11 +117,11 @@ PROFILES = (
     Profile(
         name="quick",
         samples=500,
-        linf=_QUICK_LINF,
-        l2=_QUICK_L2,
-        l1=_QUICK_L1,
-        score_based=_queries(10, 20, ("Square", 200)),
-        label_only=_queries(10, 20, ("HopSkipJump", 500)),
+        linf=QUICK_LINF,
+        l2=QUICK_L2,
+        l1=QUICK_L1,
+        score_based=queries(10, 20, ("Square", 200)),
+        label_only=queries(10, 20, ("HopSkipJump", 500)),
         reference_steps=40,
         reference_queries=200,
         curve=(0.25, 0.5, 1.0, 2.0),
@@ -245,21 +129,24 @@ PROFILES = (
         curve_queries=200,
         fisher_samples=100,
         fisher_directions=64,
+        apart=500,
+        boundary_samples=25,
+        certified_samples=25,
         corruption_samples=100,
         sequence_samples=50,
     ),
     Profile(
         name="standard",
         samples=1000,
-        linf=_STANDARD_LINF,
-        l2=_STANDARD_L2,
-        l1=_STANDARD_L1,
+        linf=STANDARD_LINF,
+        l2=STANDARD_L2,
+        l1=STANDARD_L1,
         score_based=(
-            *_queries(20, 40, ("Square", 1000)),
+            *queries(20, 40, ("Square", 1000)),
             Search(attack="N-Attack", steps=1000, norm=Norm.L2),
             Search(attack="NES", steps=1000, norm=Norm.L1),
         ),
-        label_only=_queries(20, 40, ("HopSkipJump", 2000)),
+        label_only=queries(20, 40, ("HopSkipJump", 2000)),
         reference_steps=40,
         reference_queries=1000,
         curve=(0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0),
@@ -267,6 +154,9 @@ PROFILES = (
         curve_queries=1000,
         fisher_samples=300,
         fisher_directions=128,
+        apart=1000,
+        boundary_samples=100,
+        certified_samples=100,
         corruption_samples=500,
         sequence_samples=200,
     ),
@@ -274,18 +164,12 @@ PROFILES = (
     replace(
         _THOROUGH,
         name="autoattack",
-        linf=_autoattack(restarts=1, targets=9, radius=0),
-        l2=_autoattack(restarts=1, targets=9, radius=0),
-        l1=_autoattack(restarts=5, targets=5, radius=3),
+        linf=autoattack(restarts=1, targets=9, radius=0),
+        l2=autoattack(restarts=1, targets=9, radius=0),
+        l1=autoattack(restarts=5, targets=5, radius=3),
         curve_stages=2,
     ),
 )
-
-# The white-box arm of a model whose gradients cannot be believed: all that thorough has, and a search that does not follow them.
-ESCALATION: Mapping[Norm, tuple[Search, ...]] = {
-    norm: (*arm, Search(attack="Square", steps=5000))
-    for norm, arm in ((Norm.LINF, _THOROUGH_LINF), (Norm.L2, _THOROUGH_L2), (Norm.L1, _THOROUGH_L1))
-}
 
 
 def profile(name: str) -> Profile:

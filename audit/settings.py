@@ -29,7 +29,7 @@ class Settings:
     """What an audit was asked to do. `samples` of None means the profile's number.
 
     `eot` is how many calls are averaged where a model answers at random, 1 for none. `halved_from` is the block size that did not
-    fit into memory, None where the first one did.
+    fit into memory, None where the first one did. `layers` are patterns of the inner layers to look at, none for all.
     """
 
     profile: Profile
@@ -43,6 +43,7 @@ class Settings:
     shown_failures: int = SHOWN_FAILURES
     keep_images: bool = True
     eot: int = 1
+    layers: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, profile_name: str) -> Settings:

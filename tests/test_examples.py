@@ -51,3 +51,18 @@ def test_release_gate(tmp_path):
     for page in ("history.html", "compare.html"):
         assert (tmp_path / "out" / page).is_file(), done.stdout
     assert done.stdout.count("$ audit gate") == 2
+
+
+@pytest.mark.slow
+def test_model_zoo(tmp_path):
+    """Twelve networks are trained, kept and measured; a second run measures nothing anew. The numbers mean nothing."""
+    out = tmp_path / "zoo"
+    command = [sys.executable, EXAMPLES / "model_zoo.py", "--smoke", "--out", out]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = (out / "model-zoo.md").read_text()
+    assert text.count("| VGG ") == text.count("| ViT ") == 3 and "Spearman" in text
+    assert (out / "model-zoo.svg").is_file() and len(list(out.glob("*.pt"))) == 12
+    kept = {path: path.stat().st_mtime_ns for path in out.glob("*.json")}
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True).returncode == 0
+    assert kept == {path: path.stat().st_mtime_ns for path in out.glob("*.json")}

@@ -55,6 +55,7 @@ def worst_case(
         adversarial_class=adversarial_class,
         adversarial_confidence=confidence,
         distance=distance,
+        nearest=np.where(state == BROKEN, distance, np.inf),
         outside=outside,
         forward_passes=oracle.forward,
         backward_passes=oracle.backward,

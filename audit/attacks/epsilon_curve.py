@@ -6,22 +6,17 @@ It assumes that the larger budget missed no break, so the point at the threat's 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
-from audit.attacks.ball import distance
 from audit.attacks.cascade import Aims, survivors_in_turn
-from audit.attacks.run import Batch, Oracle, misclassified
+from audit.attacks.run import Batch, Oracle
 from audit.attacks.stages import Stage
 from audit.data import Chunk
-from audit.evidence import AccuracyEpsilon, Floats, WorstCase
+from audit.evidence import UNKNOWN, AccuracyEpsilon, Floats, WorstCase
 from audit.models import Classifier
-from audit.vocabulary import Norm
-
-# Gives the closest misclassified image per example, (n, c, h, w), the clean image where it met none.
-ClosestBreak = Callable[[Oracle, Batch, Norm], torch.Tensor]
 
 
 def accuracy_epsilon(
@@ -71,35 +66,22 @@ def accuracy_epsilon(
     )
 
 
-def accuracy_epsilon_by_distance(
-    classifier: Classifier, chunk: Chunk, evidence: WorstCase, budgets: Sequence[float], arm: str, closest: ClosestBreak
-) -> AccuracyEpsilon:
-    """The curve of a chunk from one search per example: it holds below the distance of the closest break that is known.
+def accuracy_epsilon_by_distance(evidence: WorstCase, budgets: Sequence[float], arm: str) -> AccuracyEpsilon:
+    """The curve of a chunk from the distances of the nearest errors that its worst case met: it asks nothing.
 
-    What survived the full cascade is robust up to the threat's own epsilon, whatever this search finds inside. An example the model
-    fails to answer counts as not robust.
+    What survived the cascade has no known error inside the ball, so the curve agrees with it at the threat's own epsilon. An
+    example the model failed to answer counts as not robust.
     """
-    threat, size = evidence.threat, len(chunk.labels)
-    oracle, batch = Oracle(classifier, size), Batch.of(chunk, classifier.device)
-    known = np.where(evidence.broken_by >= 0, evidence.distance, np.inf)
-    rows = np.flatnonzero(evidence.clean_correct) if max(budgets) > 0 else np.empty(0, dtype=np.int64)
-    if len(rows):
-        part = batch.take(torch.as_tensor(rows, device=classifier.device))
-        images = closest(oracle, part, threat.norm)
-        gone = distance(images, part.images, threat.norm)
-        # The harness asks again; it needs no ball of its own, for the distance is the result.
-        broken = misclassified(oracle.logits(part, images), part.labels)
-        known[rows] = np.minimum(known[rows], torch.where(broken, gone, torch.inf).cpu().numpy())
-    known[oracle.unanswered] = 0
+    threat, epsilons = evidence.threat, np.array(budgets)
+    known = np.where(evidence.state == UNKNOWN, 0.0, evidence.nearest)
+    # An error that rounding alone left out of the ball lies at its edge.
     known[evidence.robust] = np.maximum(known[evidence.robust], np.nextafter(threat.epsilon, np.inf))
-    epsilons = np.array(budgets)
-    robust = evidence.clean_correct[:, None] & ((epsilons == 0) | (known[:, None] > epsilons))
-    robust[:, epsilons >= threat.epsilon] &= evidence.robust[:, None]
+    nothing = np.zeros(len(evidence.labels), dtype=np.int64)
     return AccuracyEpsilon(
         threat=threat,
         epsilons=tuple(float(epsilon) for epsilon in epsilons),
         arm=arm,
-        robust=robust,
-        forward_passes=oracle.forward,
-        backward_passes=oracle.backward,
+        robust=evidence.clean_correct[:, None] & ((epsilons == 0) | (known[:, None] > epsilons)),
+        forward_passes=nothing,
+        backward_passes=nothing,
     )

@@ -109,7 +109,9 @@ class Oracle:
             return self._classifier.loss_gradient(images[index], lambda z, rows: loss(z, labels[rows], targets[rows]))
 
         logits, losses, gradient = self._answers(answer, images, (self._classifier.classes,), (), tuple(images.shape[1:]))
-        return self._noted(batch.rows, logits), losses, torch.where(gradient.isfinite(), gradient, torch.zeros_like(gradient))
+        if not bool(gradient.sum().isfinite()):
+            gradient = torch.where(gradient.isfinite(), gradient, torch.zeros_like(gradient))
+        return self._noted(batch.rows, logits), losses, gradient
 
     def class_gradients(self, batch: Batch, images: torch.Tensor, classes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Logits (n, K) and the gradients (n, m, c, h, w) of the logits of `classes` (n, m) at `images` (n, c, h, w).

@@ -51,6 +51,17 @@ _AUDITED = (
         help="Audit a model that answers at random as the mean of K calls; costs K times as much.",
     ),
     click.option(
+        "--profile-data",
+        metavar="DATA",
+        help="Other data that the ranges of neurons are taken from.  [default: a part of the data that is not scored]",
+    ),
+    click.option(
+        "--layers",
+        multiple=True,
+        metavar="PATTERN",
+        help="Inner layers to look at, by name, e.g. 'features.*'; repeatable.  [default: all]",
+    ),
+    click.option(
         "--profile",
         type=click.Choice(["quick", "standard", "thorough", "autoattack"]),
         default="quick",
@@ -117,6 +128,7 @@ def settings_of(
     seed: int,
     device: str,
     eot: int | None = None,
+    layers: tuple[str, ...] = (),
     keep_images: bool = True,
 ) -> Settings:
     """Settings from the command line; each threat counts once.
@@ -129,7 +141,9 @@ def settings_of(
     from audit.settings import Settings
     from audit.vocabulary import Norm, Threat
 
-    settings = replace(Settings.of(profile), samples=samples, seed=seed, device=device, keep_images=keep_images, eot=eot or 1)
+    settings = replace(
+        Settings.of(profile), samples=samples, seed=seed, device=device, keep_images=keep_images, eot=eot or 1, layers=layers
+    )
     budgets: dict[tuple[Norm, float], Threat] = {}
     for threat in map(Threat.parse, threats):
         budgets.setdefault((threat.norm, threat.epsilon), threat)  # 0.1 and 1/10 are one budget

@@ -42,6 +42,7 @@ def command(models: tuple[str, ...], data: str, timed: bool, as_json: bool, **op
         seed=options["seed"],
         device=options["device"],
         eot=options["eot"],
+        layers=options["layers"],
     )
     tracking_uri = tracking_uri_of(options["tracking_uri"])
     request = AuditRequest(
@@ -54,6 +55,7 @@ def command(models: tuple[str, ...], data: str, timed: bool, as_json: bool, **op
         class_names=options["class_names"],
         resize=options["resize"],
         skip_unreadable=options["skip_unreadable"],
+        profile_data=options["profile_data"],
         input_spec=options["input_spec"],
         output=options["output"],
         trust=options["trust"],
@@ -74,15 +76,13 @@ def command(models: tuple[str, ...], data: str, timed: bool, as_json: bool, **op
         listener("quiet" if as_json or not timed else "text", sys.stdout) as listen,
     ):
         classifiers, sample = load_models(request, sample)
-        subjects = open_subjects(request, classifiers, sample.dataset, indices, journal, lambda _: None)
+        subjects = open_subjects(request, classifiers, sample, journal, lambda _: None)
         held = [{stage.key: subject.gatherer.held(stage.key, stage.needs) for stage in subject.plan.stages} for subject in subjects]
         seconds: list[Mapping[EvidenceKey, float] | None] = [None] * len(subjects)
         if timed:
             part = calibration_part(indices, request.settings)
             # The whole sample has shown that the models are better than guessing; a few examples need not.
-            measured = gather_part(
-                replace(request, allow_chance=True), classifiers, sample.dataset, part, journal=journal, listen=listen
-            )
+            measured = gather_part(replace(request, allow_chance=True), classifiers, sample, part, journal=journal, listen=listen)
             seconds = [forecast(gathered, request.settings, len(part), len(indices)) for gathered in measured]
     dimension, most = math.prod(sample.dataset.image_shape), request.limits.max_queries
     queries = [

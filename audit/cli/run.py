@@ -63,6 +63,7 @@ def command(
         seed=options["seed"],
         device=options["device"],
         eot=options["eot"],
+        layers=options["layers"],
         keep_images=not no_images,
     )
     from audit.pipeline import AuditRequest
@@ -79,6 +80,7 @@ def command(
         resize=options["resize"],
         skip_unreadable=options["skip_unreadable"],
         train_data=train_data,
+        profile_data=options["profile_data"],
         policy=policy,
         input_spec=options["input_spec"],
         output=options["output"],

@@ -2,8 +2,8 @@
 
 `collect(classifier, chunk, settings, needed, threat)` returns the chunk's rows. `needed` holds the same rows of the evidence the
 collector needs (and whole fits); `threat` is None where the evidence does not depend on one. A row's numbers depend on its
-example only, never on the chunk. `COLLECTORS` and `FITS` declare the graph, besides what a
-reference model gave; `why_not` says in words what it does not support.
+example only, never on the chunk. `COLLECTORS` and `FITS` declare the graph, besides what a reference model gave; `why_not` says in
+words what it does not support.
 """
 
 from __future__ import annotations
@@ -14,10 +14,15 @@ from typing import Protocol
 
 from audit.collect import (
     accuracy_epsilon,
+    adversarial_neurons,
+    boundary,
+    certification,
     corruptions,
     fisher_estimate,
     fisher_spectrum,
     gradient_probe,
+    neurons,
+    noise_response,
     predictions,
     probe,
     reference_attack,
@@ -49,21 +54,40 @@ class Fit(Protocol):
         """Fit."""
 
 
+class CollectTwo(Protocol):
+    """Gathers two kinds of evidence on one chunk at the price of one."""
+
+    def __call__(
+        self, classifier: Classifier, chunk: Chunk, settings: Settings, needed: EvidenceStore, threat: Threat | None
+    ) -> tuple[RowEvidence, RowEvidence]:
+        """Collect the rows of one chunk, of the collector's own kind first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beside:
+    """Another kind of evidence, which can be had on the way."""
+
+    kind: Evidence
+    collect: CollectTwo
+
+
 @dataclass(frozen=True, kw_only=True)
 class Collector:
     """One node of the graph. `needs_without_gradients` replaces `needs` for a classifier that lacks gradients.
+
+    `beside` names what an engine may gather with it: the same evidence that the other kind's own collector gathers.
 
     `reads` names every setting that `collect` reads (`profile.X` for one of the profile): changing another one leaves its evidence
     valid.
     """
 
     kind: Evidence
-    per_threat: bool
     capabilities: frozenset[Capability]
     needs: frozenset[Evidence]
     collect: Collect
     reads: frozenset[str]
     needs_without_gradients: frozenset[Evidence] | None = None
+    beside: Beside | None = None
 
     def needs_of(self, lacks: Mapping[Capability, str]) -> frozenset[Evidence]:
         """The kinds this collector needs for a classifier with these `lacks`."""
@@ -93,13 +117,14 @@ _CLEAN = frozenset({Evidence.PREDICTIONS})
 _LABELS = frozenset({Capability.LABELS})
 _SCORES = frozenset({Capability.SCORES})
 _GRADIENTS = frozenset({Capability.SCORES, Capability.GRADIENTS})
+_ACTIVATIONS = frozenset({Capability.ACTIVATIONS})
+_ATTACK_READ = frozenset({"seed", "profile.reference_steps", "profile.reference_queries"})
 
 COLLECTORS: Mapping[Evidence, Collector] = {
     row.kind: row
     for row in (
         Collector(
             kind=Evidence.PREDICTIONS,
-            per_threat=False,
             capabilities=_LABELS,
             needs=frozenset(),
             collect=predictions.collect,
@@ -107,7 +132,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.PROBE,
-            per_threat=True,
             capabilities=_SCORES,
             needs=frozenset({Evidence.PROBE_SAMPLE}),
             collect=probe.collect,
@@ -115,23 +139,42 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.GRADIENT_PROBE,
-            per_threat=True,
             capabilities=_GRADIENTS,
             needs=frozenset({Evidence.PROBE_SAMPLE, Evidence.PROBE}),
             collect=gradient_probe.collect,
             reads=frozenset({"seed"}),
         ),
         Collector(
+            kind=Evidence.NEURON_PROFILE,
+            capabilities=_ACTIVATIONS | {Capability.PROFILE_DATA},
+            needs=frozenset(),
+            collect=neurons.collect_profile,
+            reads=frozenset({"layers"}),
+        ),
+        Collector(
+            kind=Evidence.NEURONS,
+            capabilities=_ACTIVATIONS,
+            needs=frozenset({Evidence.NEURON_PROFILE}),
+            collect=neurons.collect,
+            reads=frozenset({"layers", "block_rows"}),
+        ),
+        Collector(
             kind=Evidence.REFERENCE_ATTACK,
-            per_threat=True,
             capabilities=_SCORES,
             needs=_CLEAN,
             collect=reference_attack.collect,
-            reads=frozenset({"seed", "profile.reference_steps", "profile.reference_queries"}),
+            reads=_ATTACK_READ,
+            beside=Beside(kind=Evidence.ADVERSARIAL_NEURONS, collect=adversarial_neurons.beside_attack),
+        ),
+        Collector(
+            kind=Evidence.ADVERSARIAL_NEURONS,
+            capabilities=_SCORES | _ACTIVATIONS,
+            needs=_CLEAN | {Evidence.NEURON_PROFILE},
+            collect=adversarial_neurons.collect,
+            reads=_ATTACK_READ | {"layers"},
         ),
         Collector(
             kind=Evidence.WORST_CASE_WHITE_BOX,
-            per_threat=True,
             capabilities=_GRADIENTS,
             needs=_CLEAN | {Evidence.GRADIENT_HEALTH},
             collect=worst_case.collect_white_box,
@@ -139,15 +182,15 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.WORST_CASE_BLACK_BOX,
-            per_threat=True,
             capabilities=_LABELS,
             needs=_CLEAN,
             collect=worst_case.collect_black_box,
-            reads=frozenset({"seed", "profile.score_based", "profile.label_only", "shown_failures", "keep_images"}),
+            reads=frozenset(
+                {"seed", "profile.score_based", "profile.label_only", "profile.nearest", "shown_failures", "keep_images"}
+            ),
         ),
         Collector(
             kind=Evidence.ACCURACY_EPSILON,
-            per_threat=True,
             capabilities=_LABELS,
             needs=_CLEAN | {Evidence.WORST_CASE_WHITE_BOX},
             needs_without_gradients=_CLEAN | {Evidence.WORST_CASE_BLACK_BOX},
@@ -156,7 +199,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.FISHER_SPECTRUM,
-            per_threat=False,
             capabilities=_GRADIENTS,
             needs=_CLEAN | {Evidence.TEMPERATURE},
             collect=fisher_spectrum.collect,
@@ -164,15 +206,41 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.FISHER_ESTIMATE,
-            per_threat=False,
             capabilities=_SCORES,
             needs=_CLEAN | {Evidence.TEMPERATURE},
             collect=fisher_estimate.collect,
             reads=frozenset({"seed", "profile.fisher_samples", "profile.fisher_directions"}),
         ),
         Collector(
+            kind=Evidence.BOUNDARY_DISTANCE,
+            capabilities=_LABELS,
+            needs=_CLEAN,
+            collect=boundary.collect_distance,
+            reads=frozenset({"seed", "profile.boundary_samples"}),
+        ),
+        Collector(
+            kind=Evidence.BOUNDARY_STEPS,
+            capabilities=_GRADIENTS,
+            needs=frozenset({Evidence.PROBE_SAMPLE}),
+            collect=boundary.collect_steps,
+            reads=frozenset(),
+        ),
+        Collector(
+            kind=Evidence.NOISE_RESPONSE,
+            capabilities=_SCORES,
+            needs=_CLEAN,
+            collect=noise_response.collect,
+            reads=frozenset({"seed"}),
+        ),
+        Collector(
+            kind=Evidence.CERTIFICATION,
+            capabilities=_LABELS,
+            needs=_CLEAN,
+            collect=certification.collect,
+            reads=frozenset({"seed", "profile.certified_samples"}),
+        ),
+        Collector(
             kind=Evidence.CORRUPTIONS,
-            per_threat=False,
             capabilities=_LABELS,
             needs=frozenset(),
             collect=corruptions.collect,
@@ -180,7 +248,6 @@ COLLECTORS: Mapping[Evidence, Collector] = {
         ),
         Collector(
             kind=Evidence.SEQUENCES,
-            per_threat=False,
             capabilities=_LABELS,
             needs=frozenset(),
             collect=sequences.collect,

@@ -1,11 +1,8 @@
-"""The accuracy-epsilon curve of a chunk: the first white-box searches with gradients, Square with scores, else HopSkipJump."""
+"""The accuracy-epsilon curve of a chunk: by the first white-box searches, by Square without gradients, or from known distances."""
 
 from __future__ import annotations
 
-from functools import partial
-
 from audit.attacks.epsilon_curve import accuracy_epsilon, accuracy_epsilon_by_distance
-from audit.attacks.hop_skip_jump import hop_skip_jump
 from audit.attacks.stages import stages
 from audit.collect.predictions import clean
 from audit.data import Chunk
@@ -24,8 +21,7 @@ def collect(
     profile, budgets = settings.profile, settings.curve_epsilons(threat)
     if Capability.SCORES in classifier.lacks:
         evidence = needed.get_as(WorstCase, EvidenceKey(kind=Evidence.WORST_CASE_BLACK_BOX, threat=threat))
-        closest = partial(hop_skip_jump, queries=profile.curve_queries, seed=settings.seed, purpose="curve")
-        return accuracy_epsilon_by_distance(classifier, chunk, evidence, budgets, "black-box", closest)
+        return accuracy_epsilon_by_distance(evidence, budgets, "black-box")
     if Capability.GRADIENTS in classifier.lacks:
         arm, kind = "black-box", Evidence.WORST_CASE_BLACK_BOX
         searches: tuple[Search, ...] = (Search(attack="Square", steps=profile.curve_queries),)

@@ -16,6 +16,8 @@ def run(kind: Evidence, settings: Settings, lacks: Mapping[Capability, str], cla
         return tuple(search for search in settings.profile.white_box(threat.norm) if search.target < classes)
     if kind is Evidence.WORST_CASE_BLACK_BOX:
         arm = settings.profile.black_box(threat.norm, scores=Capability.SCORES not in lacks)
+        if Capability.SCORES in lacks:
+            arm = (settings.profile.nearest, *arm)
         return tuple(search for search in arm if search.attack != TRANSFER or Capability.SURROGATE not in lacks)
     return ()
 

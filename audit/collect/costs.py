@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from audit.attacks.directions import HALVINGS, POINTS, most_queries
 from audit.attacks.health import RANDOM_TRIES, STEP_SIZES
+from audit.attacks.sign_steps import passes as sign_step_passes
 from audit.attacks.targets import passes as jacobian_passes
-from audit.collect.fisher_spectrum import MOST_CLASSES_EXACT
+from audit.collect.boundary import DIRECTIONS
+from audit.collect.certification import DRAWN, LOOKED
+from audit.collect.noise_response import COPIES
 from audit.collect.probe import NOISE_DRAWS, PROBE_EXAMPLES, PROBE_QUERIES, PROBE_STEPS, budgets
 from audit.corruptions.families import FAMILIES, FRAMES
 from audit.corruptions.parameters import KINDS, SEVERITIES
 from audit.evidence import Evidence, EvidenceKey
+from audit.fisher.exact import MOST_CLASSES_EXACT
 from audit.fisher.lanczos import MOST_ITERATIONS, TRACE_PROBES
 from audit.fisher.margin import MAX_OTHERS
 from audit.fisher.queries import rows_asked
@@ -57,6 +62,13 @@ def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str]
             asked = PROBE_QUERIES + 2 if key.threat.norm is Norm.LINF else 0
             at_the_images = 2 + 2 * len(STEP_SIZES) + RANDOM_TRIES
             return 3 + (2 * PROBE_STEPS + 3) + (PROBE_STEPS + 3) + asked + at_the_images, 3 * PROBE_STEPS + 2
+        case Evidence.NEURON_PROFILE:
+            return 0, 0
+        case Evidence.NEURONS:
+            return 1, 0
+        case Evidence.ADVERSARIAL_NEURONS:
+            # On the way of the reference attack: twice through the layers.
+            return 2, 0
         case Evidence.REFERENCE_ATTACK:
             return (profile.reference_steps + 3, profile.reference_steps) if gradients else (profile.reference_queries + 2, 0)
         case Evidence.WORST_CASE_WHITE_BOX:
@@ -65,11 +77,13 @@ def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str]
         case Evidence.WORST_CASE_BLACK_BOX:
             assert key.threat is not None, "a worst case belongs to a threat"
             arm = profile.black_box(key.threat.norm, scores=scores)
-            return _forward(arm) + _crafted(arm, lacks), 0
+            # From labels alone one search finds a distance per image, whose error the harness asks about with and without a budget.
+            nearest = 0 if scores else profile.nearest.steps + 2
+            return nearest + _forward(arm) + _crafted(arm, lacks), 0
         case Evidence.ACCURACY_EPSILON:
             if not scores:
-                # From labels alone one search finds a distance per image, which is the whole curve.
-                return profile.curve_queries + 1, 0
+                # The distances that the black-box arm found are the whole curve.
+                return 0, 0
             # What the threat's own epsilon breaks is attacked at smaller ones only, what survives it at larger ones only.
             points = max(sum(each > 1 for each in profile.curve), sum(each < 1 for each in profile.curve))
             if not gradients:
@@ -83,6 +97,15 @@ def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str]
             return iterated, iterated
         case Evidence.FISHER_ESTIMATE:
             return sum(rows_asked(dimension, profile.fisher_directions)), 0
+        case Evidence.BOUNDARY_DISTANCE:
+            return most_queries(DIRECTIONS), 0
+        case Evidence.CERTIFICATION:
+            return LOOKED + DRAWN, 0
+        case Evidence.BOUNDARY_STEPS:
+            return sign_step_passes(classes)
+        case Evidence.NOISE_RESPONSE:
+            assert key.threat is not None, "noise belongs to a threat"
+            return (COPIES, 0) if key.threat.norm is Norm.LINF else (0, 0)
         case Evidence.CORRUPTIONS:
             return len(KINDS) * len(SEVERITIES), 0
         case Evidence.SEQUENCES:
@@ -97,10 +120,21 @@ def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str]
 def examples_at_most(kind: Evidence, settings: Settings) -> int | None:
     """On how many examples a kind is gathered at most; None where it is on all."""
     match kind:
-        case Evidence.PROBE | Evidence.GRADIENT_PROBE:
+        case Evidence.PROBE | Evidence.GRADIENT_PROBE | Evidence.BOUNDARY_STEPS:
             return PROBE_EXAMPLES
         case Evidence.FISHER_SPECTRUM | Evidence.FISHER_ESTIMATE:
             return settings.profile.fisher_samples
+        case Evidence.BOUNDARY_DISTANCE:
+            return settings.profile.boundary_samples
+        case Evidence.CERTIFICATION:
+            return settings.profile.certified_samples
+        case Evidence.CORRUPTIONS:
+            return settings.profile.corruption_samples
+        case Evidence.SEQUENCES:
+            return settings.profile.sequence_samples
+        case Evidence.NEURON_PROFILE:
+            # On images set apart, of which there are no more for a larger sample.
+            return 1
         case _:
             return None
 
@@ -160,6 +194,13 @@ def images_sent(kind: Evidence, settings: Settings, forward: int, dimension: int
         # Its examples may lie in several chunks, each asked about in whole blocks.
         parts = -(-samples // settings.chunk_rows)
         return forward * min(whole_blocks(samples), whole_blocks(PROBE_EXAMPLES) + (parts - 1) * settings.block_rows)
+    if kind is Evidence.BOUNDARY_DISTANCE:
+        # The rays of one image are walked together, the few that are left at the end too.
+        outwards, halvings = whole_blocks(2 * DIRECTIONS) * POINTS, whole_blocks(2 * DIRECTIONS) * HALVINGS
+        return averaged * min(samples, settings.profile.boundary_samples) * (outwards + halvings)
+    if kind is Evidence.CERTIFICATION:
+        # Its examples may lie in several chunks, and their copies are drawn in several parts, each asked about in whole blocks.
+        return forward * whole_blocks(min(samples, settings.profile.certified_samples))
     if kind is Evidence.CORRUPTIONS:
         return forward * whole_blocks(min(samples, settings.profile.corruption_samples))
     if kind is Evidence.SEQUENCES:

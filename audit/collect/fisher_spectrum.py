@@ -28,14 +28,12 @@ from audit.evidence import (
 )
 from audit.evidence.fisher import SHOWN_SENSITIVE
 from audit.fisher import exact, lanczos
+from audit.fisher.exact import MOST_CLASSES_EXACT
 from audit.fisher.margin import Margins, competitors, linearised_margins, margins_of_classes
 from audit.fisher.spectrum import spectrum
 from audit.models import Classifier
 from audit.settings import Settings
 from audit.vocabulary import Threat
-
-# Up to so many classes, a backward pass for each costs less than the iterations, and nothing is left to estimate.
-MOST_CLASSES_EXACT = 32
 
 
 @dataclass(frozen=True, kw_only=True)

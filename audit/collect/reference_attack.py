@@ -11,7 +11,7 @@ from audit.attacks.square import square
 from audit.collect.distances import distortion
 from audit.collect.predictions import clean
 from audit.data import Chunk
-from audit.evidence import EvidenceStore, ReferenceAttack
+from audit.evidence import EvidenceStore, Images, ReferenceAttack
 from audit.models import Classifier
 from audit.settings import Settings
 from audit.vocabulary import Capability, Threat
@@ -20,9 +20,16 @@ from audit.vocabulary import Capability, Threat
 def collect(
     classifier: Classifier, chunk: Chunk, settings: Settings, needed: EvidenceStore, threat: Threat | None
 ) -> ReferenceAttack:
-    """PGD on the margin with gradients, else Square on the margin; the strongest iterate counts, not the first that succeeds.
+    """PGD on the margin with gradients, else Square on the margin; the strongest iterate counts, not the first that succeeds."""
+    return attacked(classifier, chunk, settings, needed, threat)[0]
 
-    Where the model gives no answer on the strongest iterate, the clean logits stand: no success is claimed.
+
+def attacked(
+    classifier: Classifier, chunk: Chunk, settings: Settings, needed: EvidenceStore, threat: Threat | None
+) -> tuple[ReferenceAttack, Images]:
+    """The attack, and its images (n, c, h, w), which no evidence keeps; clean ones where nothing was attacked.
+
+    Where the model gives no answer on the strongest iterate, the clean logits and the clean image stand: no success is claimed.
     """
     assert threat is not None, "a reference attack belongs to a threat"
     profile, seed, predictions = settings.profile, settings.seed, clean(needed)
@@ -51,7 +58,7 @@ def collect(
         rounded = verify(oracle, batch, in_8_bits(verified.images, batch.images), threat)
         success_in_8_bits[rows] = verified.broken & rounded.broken & ~rounded.outside
     measured = distortion(chunk.images, adversarial)
-    return ReferenceAttack(
+    found = ReferenceAttack(
         threat=threat,
         attack=name,
         labels=chunk.labels,
@@ -70,6 +77,7 @@ def collect(
         forward_passes=oracle.forward,
         backward_passes=oracle.backward,
     )
+    return found, adversarial
 
 
 def in_8_bits(images: torch.Tensor, clean_images: torch.Tensor) -> torch.Tensor:

@@ -24,12 +24,19 @@ from filelock import FileLock, Timeout
 from audit.errors import InputError
 from audit.evidence import (
     AccuracyEpsilon,
+    AdversarialNeurons,
     AnyEvidence,
+    BoundaryDistance,
+    BoundarySteps,
+    Certification,
     Corruptions,
     FisherEstimate,
     FisherSpectrum,
     GradientHealth,
     GradientProbe,
+    NeuronProfile,
+    Neurons,
+    NoiseResponse,
     Predictions,
     Probe,
     ProbeSample,
@@ -54,7 +61,8 @@ _KINDS = {
     kind.__name__: kind
     for kind in (
         *(Predictions, Temperature, ProbeSample, Probe, GradientProbe, GradientHealth, ReferenceAttack, WorstCase),
-        *(AccuracyEpsilon, FisherSpectrum, FisherEstimate, Corruptions, Sequences),
+        *(AccuracyEpsilon, FisherSpectrum, FisherEstimate, NeuronProfile, Neurons, AdversarialNeurons),
+        *(BoundaryDistance, BoundarySteps, NoiseResponse, Certification, Corruptions, Sequences),
     )
 }
 # What evidence keeps as examples to show, in a field `shown`.

@@ -11,20 +11,23 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from audit.collect import COLLECTORS, FITS
-from audit.data import Dataset
-from audit.data.sampling import chunk, chunks
+from audit.data import Chunk, Dataset
+from audit.data.sampling import chunk
 from audit.engine import fingerprint
+from audit.engine.apart import SetApart, set_apart
 from audit.engine.journal import Journal
 from audit.engine.memory import give_back
 from audit.engine.summary import predictions_of
 from audit.evidence import (
     OF_REFERENCE,
+    SET_APART,
     AnyEvidence,
     Evidence,
     EvidenceKey,
     EvidenceStore,
     Fitted,
     Ints,
+    NeuronProfile,
     RowEvidence,
     WorstCase,
     merge,
@@ -32,6 +35,7 @@ from audit.evidence import (
 )
 from audit.models import Classifier
 from audit.models.composed import surrogate_of
+from audit.plan import Stage
 from audit.settings import Settings
 
 
@@ -60,9 +64,13 @@ class Gatherer:
         settings: Settings,
         journal: Journal,
         listen: Listener,
+        apart: SetApart | None = None,
         reference: Gatherer | None = None,
     ) -> None:
-        """`indices` is the sample in canonical order; positions in evidence count along it. `reference` is the model beside it."""
+        """`indices` is the sample in canonical order, along which positions in evidence count; `apart` is chosen unless given.
+
+        `reference` is the model beside it.
+        """
         self.classifier = classifier
         self.reference = reference
         self.store = EvidenceStore()
@@ -74,11 +82,15 @@ class Gatherer:
         self._model = fingerprint.model(classifier.identity, classifier.lacks, settings.block_rows)
         other = surrogate_of(classifier)
         self._surrogate = "" if other is None else fingerprint.model(other.identity, other.lacks, settings.block_rows)
-        self._chunk_digests: list[str] = []
+        self._apart = set_apart(dataset, indices, settings) if apart is None else apart
+        self._chunk_digests: dict[bool, list[str]] = {}
         self._prints: dict[EvidenceKey, tuple[str, ...]] = {}
 
-    def gather(self, key: EvidenceKey, needs: Sequence[EvidenceKey]) -> None:
-        """Add the evidence at `key` to the store; what it needs is already there."""
+    def gather(self, key: EvidenceKey, needs: Sequence[EvidenceKey], beside: Stage | None = None) -> None:
+        """Add the evidence at `key` to the store; what it needs is already there.
+
+        `beside` is a later stage whose evidence comes on the way: it goes to the journal, where that stage will find it.
+        """
         prints = self.fingerprints(key, needs)
         found: AnyEvidence | None
         if key.kind in OF_REFERENCE:
@@ -89,7 +101,10 @@ class Gatherer:
                 found = FITS[key.kind].fit(self.store, key.threat)
                 self._journal.keep(prints[0], found)
         else:
-            found = merge(list(self._partials(key, prints)))
+            on_the_way = [None] * len(prints) if beside is None else self.fingerprints(beside.key, beside.needs)
+            found = merge(self._partials(key, prints, on_the_way))
+            if isinstance(found, NeuronProfile):
+                found = replace(found, source=self._apart.words)
         self.store = self.store.with_item(key, found)
 
     def _of_reference(self, key: EvidenceKey) -> AnyEvidence:
@@ -105,7 +120,8 @@ class Gatherer:
 
         Nothing else stands in for its weights, and two models that answer with labels often agree on a part of the sample.
         """
-        found = merge(list(self._partials(key, [None] * len(self._digests()))))
+        unknown = [None] * len(self._digests())
+        found = merge(self._partials(key, unknown, unknown))
         self.store = self.store.with_item(key, found)
         answers = fingerprint.answers(predictions_of(self.store).logits)
         self._model = fingerprint.model(self.classifier.identity, self.classifier.lacks, self._settings.block_rows, answers)
@@ -126,7 +142,7 @@ class Gatherer:
                     fingerprint.partial(
                         key, self._model, digest, self._settings, {str(need): self._print_of(need, i) for need in needs} | beside
                     )
-                    for i, digest in enumerate(self._digests())
+                    for i, digest in enumerate(self._digests(apart=key.kind in SET_APART))
                 )
         return self._prints[key]
 
@@ -140,29 +156,54 @@ class Gatherer:
 
         A fit that is not made yet may lie in a journal; else its own fingerprint stands in, which no evidence depends on.
         """
+        if need.kind in SET_APART:
+            return fingerprint.digest(self._prints[need])
         if need.kind not in FITS:
             return self._prints[need][chunk]
         own = self._prints[need][0]
         fit = self.store[need] if need in self.store else self._journal.find(own)
         return fingerprint.digest(fit.relied_on) if isinstance(fit, Fitted) else own
 
-    def _digests(self) -> list[str]:
-        if not self._chunk_digests:
-            parts = chunks(self._dataset, self.indices, self._settings.chunk_rows)
-            self._chunk_digests = [fingerprint.chunk(part) for part in parts]
-        return self._chunk_digests
+    def _digests(self, *, apart: bool = False) -> list[str]:
+        if apart not in self._chunk_digests:
+            indices, rows = (self._apart.indices if apart else self.indices), self._settings.chunk_rows
+            parts = (self._chunk(start, min(start + rows, len(indices)), apart=apart) for start in range(0, len(indices), rows))
+            self._chunk_digests[apart] = [fingerprint.chunk(part) for part in parts]
+        return self._chunk_digests[apart]
 
-    def _partials(self, key: EvidenceKey, prints: Sequence[str | None]) -> Iterator[RowEvidence]:
-        """In order, from the journal where it holds them; without a fingerprint, past the journal."""
+    def _chunk(self, start: int, stop: int, *, apart: bool) -> Chunk:
+        """Rows [start, stop) of the sample, or of the images set apart, where positions still say where they are in the sample."""
+        if not apart:
+            return chunk(self._dataset, self.indices, start, stop)
+        found = chunk(self._apart.dataset, self._apart.indices, start, stop)
+        return replace(found, positions=self._apart.positions[start:stop])
+
+    def _partials(self, key: EvidenceKey, prints: Sequence[str | None], on_the_way: Sequence[str | None]) -> Iterator[RowEvidence]:
+        """In order, from the journal where it holds them; without a fingerprint, past the journal.
+
+        Where `on_the_way` has fingerprints, what comes beside is kept under them.
+        """
         shown = reused = 0
-        self._tell(key, 0, 0)
-        for place, text in enumerate(prints):
+        apart, collector = key.kind in SET_APART, COLLECTORS[key.kind]
+        total = len(self._apart.indices) if apart else len(self.indices)
+        self._tell(key, 0, 0, total)
+        for place, (text, other) in enumerate(zip(prints, on_the_way, strict=True)):
             start = place * self._settings.chunk_rows
-            stop = min(start + self._settings.chunk_rows, len(self.indices))
+            stop = min(start + self._settings.chunk_rows, total)
             part = None if text is None else self._journal.find(text)
             if part is None:
-                images = chunk(self._dataset, self.indices, start, stop)
-                part = COLLECTORS[key.kind].collect(self.classifier, images, self._settings, self._rows(start, stop), key.threat)
+                given = (
+                    self.classifier,
+                    self._chunk(start, stop, apart=apart),
+                    self._settings,
+                    self._rows(start, stop),
+                    key.threat,
+                )
+                if collector.beside is None or other is None:
+                    part = collector.collect(*given)
+                else:
+                    part, found = collector.beside.collect(*given)
+                    self._journal.keep(other, found)
                 if text is not None:
                     self._journal.keep(text, part)
             else:
@@ -173,13 +214,13 @@ class Gatherer:
                 shown += len(part.shown)
             yield cast(RowEvidence, part)
             give_back()
-            self._tell(key, stop, reused)
+            self._tell(key, stop, reused, total)
 
     def _rows(self, start: int, stop: int) -> EvidenceStore:
         return EvidenceStore(
             {key: value if isinstance(value, Fitted) else rows(value, start, stop) for key, value in self.store.items()}
         )
 
-    def _tell(self, key: EvidenceKey, done: int, reused: int) -> None:
+    def _tell(self, key: EvidenceKey, done: int, reused: int, total: int) -> None:
         label = self.classifier.identity.label
-        self._listen(Progress(model=label, stage=str(key), done=done, total=len(self.indices), reused=reused))
+        self._listen(Progress(model=label, stage=str(key), done=done, total=total, reused=reused))

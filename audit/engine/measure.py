@@ -81,6 +81,9 @@ def _outcome(
 ) -> tuple[Outcome, tuple[str, ...]]:
     arguments: dict[str, object] = {}
     for kind in metric.needs:
+        if kind in PER_THREAT and threat is None:
+            arguments[kind.value] = None  # a variant that belongs to no threat
+            continue
         key = EvidenceKey(kind=kind, threat=threat if kind in PER_THREAT else None)
         if key in plan.skipped:
             return NotApplicable(because=plan.skipped[key]), ()

@@ -10,6 +10,7 @@ from audit import data
 from audit.data import Dataset, Resize
 from audit.data.duplicates import contamination, duplicates
 from audit.data.sampling import identity, sample
+from audit.engine.apart import check_given
 from audit.errors import InputError, ModelError
 from audit.evidence import Ints
 from audit.result import DataIdentity, ModelIdentity
@@ -18,23 +19,28 @@ from audit.settings import Settings
 
 @dataclass(frozen=True, kw_only=True)
 class DataRequest:
-    """A data reference and how to read it; `train` refers to the training data, for images that occur in both."""
+    """A data reference and how to read it; `train` refers to the training data, for images that occur in both.
+
+    `profile` refers to other data, from which the ranges of neurons are taken.
+    """
 
     reference: str
     class_names: Path | None = None
     resize: str | None = None
     skip_unreadable: bool = False
     train: str | None = None
+    profile: str | None = None
     tracking_uri: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """A data set, the sample drawn from it in canonical order, and the training data if they were given."""
+    """A data set, the sample drawn from it in canonical order, and the training and the profile data if they were given."""
 
     dataset: Dataset
     indices: Ints
     train: Dataset | None
+    profile: Dataset | None = None
 
 
 def draw(request: DataRequest, settings: Settings) -> Sample:
@@ -42,6 +48,7 @@ def draw(request: DataRequest, settings: Settings) -> Sample:
 
     Raises:
         DataError: the data cannot be read as asked.
+        InputError: the profile data are the audited data, or have images of another shape.
     """
 
     def load(reference: str) -> Dataset:
@@ -54,10 +61,14 @@ def draw(request: DataRequest, settings: Settings) -> Sample:
         )
 
     dataset = load(request.reference)
+    profile = None if request.profile is None else load(request.profile)
+    if profile is not None:
+        check_given(profile, dataset)
     return Sample(
         dataset=dataset,
         indices=sample(dataset, settings.sample_size, settings.seed),
         train=None if request.train is None else load(request.train),
+        profile=profile,
     )
 
 

@@ -10,7 +10,9 @@ import torch
 from audit import statistics
 from audit.attacks.self_test import self_test
 from audit.collect.costs import AVERAGED_OPENING_CALLS
+from audit.collect.neurons import chosen
 from audit.data import Dataset
+from audit.engine.apart import SetApart, set_apart
 from audit.engine.journal import Journal
 from audit.engine.labels import label_hint
 from audit.engine.local import Gatherer, Listener
@@ -57,14 +59,16 @@ def open_subject(
     is_reference: bool,
     allow_chance: bool,
     surrogate: Classifier | None = None,
+    apart: SetApart | None = None,
     reference: Subject | None = None,
 ) -> Subject:
     """Settle the outputs, predict the clean sample, and refuse what cannot be audited.
 
     A model that answers at random is averaged where `settings.eot` says over how many calls; `reference` is what it is compared
-    with.
+    with. `apart` is chosen unless it is given.
 
     Raises:
+        InputError: `settings.layers` names a layer that the model does not have.
         DataError: a label is outside the model's classes.
         ModelError: the model refuses the images, gives non-finite outputs, or is no better than guessing.
     """
@@ -82,8 +86,11 @@ def open_subject(
         averaged_difference = _repeat_difference(classifier, means)
     averaged = classifier.identity.averaged
     classifier, no_transfer = beside(classifier, surrogate)
+    if settings.layers and Capability.ACTIVATIONS not in classifier.lacks:
+        chosen({name: values.shape[1] for name, values in classifier.activations(first[:1]).items()}, settings.layers)
+    apart = set_apart(dataset, indices, settings) if apart is None else apart
     compared = None if reference is None else reference.gatherer
-    gatherer = Gatherer(classifier, dataset, indices, settings, journal, listen, compared)
+    gatherer = Gatherer(classifier, dataset, indices, settings, journal, listen, apart, compared)
     if classifier.identity.opaque:
         gatherer.gather_answers(PREDICTIONS)
     else:
@@ -112,6 +119,8 @@ def open_subject(
         lacks[Capability.SURROGATE] = no_transfer
     if reference is None:
         lacks[Capability.REFERENCE] = ITSELF if is_reference else NO_REFERENCE
+    if not len(apart.indices):
+        lacks[Capability.PROFILE_DATA] = "the data have too few images to set some apart"
     planned = plan(CATALOG, lacks, settings, classifier.classes, int(np.prod(dataset.image_shape)), averaged)
     if at_random and averaged == 1:
         planned = _without_per_example_arms(planned, repeat_difference)

@@ -15,8 +15,12 @@ from audit.evidence import (
     OF_REFERENCE,
     UNKNOWN,
     AccuracyEpsilon,
+    AdversarialNeurons,
     AnyEvidence,
     Bools,
+    BoundaryDistance,
+    BoundarySteps,
+    Certification,
     Corruptions,
     Evidence,
     EvidenceKey,
@@ -26,6 +30,9 @@ from audit.evidence import (
     GradientHealth,
     GradientProbe,
     Ints,
+    NeuronProfile,
+    Neurons,
+    NoiseResponse,
     Predictions,
     Probe,
     ReferenceAttack,
@@ -45,7 +52,9 @@ ARMS: Mapping[Evidence, str] = {
 # A column with more values numbers the images rather than grouping them.
 MOST_SLICES = 20
 # What counts the passes of each example.
-_COUNTED = Probe | GradientProbe | ReferenceAttack | WorstCase | AccuracyEpsilon
+_COUNTED = (
+    Probe | GradientProbe | ReferenceAttack | AdversarialNeurons | WorstCase | AccuracyEpsilon | BoundarySteps | NoiseResponse
+)
 
 
 def predictions_of(store: EvidenceStore) -> Predictions:
@@ -232,10 +241,14 @@ def passes_of(store: EvidenceStore) -> tuple[int, int]:
             backward += int(value.backward_passes.sum())
         elif isinstance(value, Predictions):
             forward += len(value.labels)
+        elif isinstance(value, Neurons):
+            forward += int(value.counts.sum())
+        elif isinstance(value, NeuronProfile):
+            forward += len(value.positions)
         elif isinstance(value, FisherSpectrum):
             forward += len(value.logits)
             backward += value.logits.size
-        elif isinstance(value, FisherEstimate):
+        elif isinstance(value, FisherEstimate | BoundaryDistance | Certification):
             forward += int(value.queries.sum())
         elif isinstance(value, Corruptions):
             forward += value.correct.size

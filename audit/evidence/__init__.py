@@ -11,7 +11,14 @@ several chunks. Evidence holds no images except the few failures that will be sh
 | probe | Probe | yes | probe sample |
 | gradient_probe | GradientProbe | yes | probe sample, probe |
 | gradient_health | GradientHealth (a fit) | yes | gradient probe |
+| neuron_profile | NeuronProfile, of images set apart | no | |
+| neurons | Neurons | no | neuron profile |
 | reference_attack | ReferenceAttack | yes | predictions |
+| adversarial_neurons | AdversarialNeurons | yes | predictions, neuron profile; the reference attack's images |
+| boundary_distance | BoundaryDistance | no | predictions |
+| boundary_steps | BoundarySteps | no | probe sample |
+| noise_response | NoiseResponse | yes | predictions |
+| certification | Certification | no | predictions |
 | worst_case_white_box, worst_case_black_box | WorstCase | yes | predictions; gradient health for the first |
 | accuracy_epsilon | AccuracyEpsilon | yes | predictions, a worst case |
 | fisher_spectrum | FisherSpectrum | no | predictions, temperature |
@@ -23,9 +30,10 @@ several chunks. Evidence holds no images except the few failures that will be sh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from functools import reduce
 from typing import Any, TypeVar
 
 import numpy as np
@@ -35,21 +43,33 @@ from audit.evidence.arrays import Floats as Floats
 from audit.evidence.arrays import Images as Images
 from audit.evidence.arrays import Ints as Ints
 from audit.evidence.arrays import Strings as Strings
+from audit.evidence.attacks import BROKEN as BROKEN
+from audit.evidence.attacks import NATURAL_ERROR as NATURAL_ERROR
+from audit.evidence.attacks import NOT_BROKEN as NOT_BROKEN
+from audit.evidence.attacks import SURVIVED as SURVIVED
+from audit.evidence.attacks import UNKNOWN as UNKNOWN
+from audit.evidence.attacks import AccuracyEpsilon as AccuracyEpsilon
+from audit.evidence.attacks import ReferenceAttack as ReferenceAttack
+from audit.evidence.attacks import ShownFailure as ShownFailure
+from audit.evidence.attacks import WorstCase as WorstCase
+from audit.evidence.boundary import BoundaryDistance as BoundaryDistance
+from audit.evidence.boundary import BoundarySteps as BoundarySteps
+from audit.evidence.boundary import NoiseResponse as NoiseResponse
+from audit.evidence.certification import Certification as Certification
 from audit.evidence.corruption import Corruptions as Corruptions
 from audit.evidence.corruption import Sequences as Sequences
 from audit.evidence.fisher import FisherEstimate as FisherEstimate
 from audit.evidence.fisher import FisherSpectrum as FisherSpectrum
 from audit.evidence.fisher import ShownDirection as ShownDirection
 from audit.evidence.fisher import most_sensitive as most_sensitive
+from audit.evidence.neurons import AdversarialNeurons as AdversarialNeurons
+from audit.evidence.neurons import NeuronProfile as NeuronProfile
+from audit.evidence.neurons import Neurons as Neurons
 from audit.evidence.probe import GradientHealth as GradientHealth
 from audit.evidence.probe import GradientProbe as GradientProbe
 from audit.evidence.probe import Probe as Probe
 from audit.evidence.probe import ProbeSample as ProbeSample
 from audit.vocabulary import Threat
-
-BROKEN, SURVIVED, UNKNOWN = 0, 1, 2
-NATURAL_ERROR = -1
-NOT_BROKEN = -2
 
 
 class Evidence(StrEnum):
@@ -61,12 +81,19 @@ class Evidence(StrEnum):
     PROBE = "probe"
     GRADIENT_PROBE = "gradient_probe"
     GRADIENT_HEALTH = "gradient_health"
+    NEURON_PROFILE = "neuron_profile"
+    NEURONS = "neurons"
     REFERENCE_ATTACK = "reference_attack"
+    ADVERSARIAL_NEURONS = "adversarial_neurons"
     WORST_CASE_WHITE_BOX = "worst_case_white_box"
     WORST_CASE_BLACK_BOX = "worst_case_black_box"
     ACCURACY_EPSILON = "accuracy_epsilon"
     FISHER_SPECTRUM = "fisher_spectrum"
     FISHER_ESTIMATE = "fisher_estimate"
+    BOUNDARY_DISTANCE = "boundary_distance"
+    BOUNDARY_STEPS = "boundary_steps"
+    NOISE_RESPONSE = "noise_response"
+    CERTIFICATION = "certification"
     CORRUPTIONS = "corruptions"
     SEQUENCES = "sequences"
     REFERENCE_PREDICTIONS = "reference_predictions"
@@ -80,11 +107,17 @@ OF_REFERENCE: Mapping[Evidence, Evidence] = {
     Evidence.REFERENCE_CORRUPTIONS: Evidence.CORRUPTIONS,
     Evidence.REFERENCE_SEQUENCES: Evidence.SEQUENCES,
 }
-# Gathered on every example; the cost of the other kinds does not grow with the sample.
-ON_EVERY_EXAMPLE = frozenset(
-    {Evidence.REFERENCE_ATTACK, Evidence.WORST_CASE_WHITE_BOX, Evidence.WORST_CASE_BLACK_BOX, Evidence.ACCURACY_EPSILON}
+_ATTACKED = frozenset(
+    {
+        *(Evidence.REFERENCE_ATTACK, Evidence.ADVERSARIAL_NEURONS, Evidence.WORST_CASE_WHITE_BOX, Evidence.WORST_CASE_BLACK_BOX),
+        *(Evidence.ACCURACY_EPSILON, Evidence.NOISE_RESPONSE),
+    }
 )
-PER_THREAT = ON_EVERY_EXAMPLE | {Evidence.PROBE, Evidence.GRADIENT_PROBE, Evidence.GRADIENT_HEALTH}
+# Gathered on every example; the cost of the other kinds does not grow with the sample.
+ON_EVERY_EXAMPLE = _ATTACKED | {Evidence.NEURONS}
+PER_THREAT = _ATTACKED | {Evidence.PROBE, Evidence.GRADIENT_PROBE, Evidence.GRADIENT_HEALTH}
+# Gathered on images set apart from the sample, where there are any.
+SET_APART = frozenset({Evidence.NEURON_PROFILE})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,102 +171,11 @@ class Temperature:
         return self.value
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReferenceAttack:
-    """One named attack at full budget on every clean-correct example, no early stop, strongest iterate kept.
-
-    `adversarial_logits` (n, K) are the clean logits where the example was not clean-correct. Distances (n,) are of x' - x:
-    `l0` is the share of values changed after rounding to 8 bits, `norm_l2` and `norm_linf` that of x itself.
-    `psd` sums |delta| / max(local standard deviation, tau), `psd_per_pixel` is its mean. `outside` marks an x' that left the
-    ball or [0, 1] before the harness clipped it; `success_in_8_bits` a success that is one still, inside the ball, when each
-    pixel of x' is moved towards x to a multiple of 1/255.
-    """
-
-    threat: Threat
-    attack: str
-    labels: Ints
-    clean_correct: Bools
-    adversarial_logits: Floats
-    l0: Floats
-    l2: Floats
-    linf: Floats
-    norm_l2: Floats
-    norm_linf: Floats
-    ssim: Floats
-    psd: Floats
-    psd_per_pixel: Floats
-    outside: Bools
-    success_in_8_bits: Bools
-    forward_passes: Ints
-    backward_passes: Ints
-
-    @property
-    def success(self) -> Bools:
-        """S: clean-correct and wrong under the attack, (n,)."""
-        return np.asarray(self.clean_correct & (self.adversarial_logits.argmax(axis=1) != self.labels))
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShownFailure:
-    """One broken example with its images (c, h, w), float32 in [0, 1], kept because the report shows it."""
-
-    position: int
-    clean: Images
-    adversarial: Images
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorstCase:
-    """The per-example worst case over the attacks of one arm at one threat.
-
-    `state` (n,) is BROKEN, SURVIVED or UNKNOWN; a clean-wrong example is BROKEN by NATURAL_ERROR. `broken_by` (n,) indexes
-    `attacks`. Adversarial class, confidence and distance (in the threat's norm) are those of the broken examples, else -1 and 0.
-    """
-
-    threat: Threat
-    attacks: tuple[str, ...]
-    labels: Ints
-    clean_correct: Bools
-    state: Ints
-    broken_by: Ints
-    adversarial_class: Ints
-    adversarial_confidence: Floats
-    distance: Floats
-    outside: Bools
-    forward_passes: Ints
-    backward_passes: Ints
-    shown: tuple[ShownFailure, ...]
-
-    @property
-    def robust(self) -> Bools:
-        """Correct on the clean image and unbroken; UNKNOWN counts as not robust, (n,)."""
-        return np.asarray(self.state == SURVIVED)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AccuracyEpsilon:
-    """Whether each example survives at each of `epsilons` (ascending, the first 0): `robust` (n, E)."""
-
-    threat: Threat
-    epsilons: tuple[float, ...]
-    arm: str
-    robust: Bools
-    forward_passes: Ints
-    backward_passes: Ints
-
-
-RowEvidence = (
-    Predictions
-    | Probe
-    | GradientProbe
-    | ReferenceAttack
-    | WorstCase
-    | AccuracyEpsilon
-    | FisherSpectrum
-    | FisherEstimate
-    | Corruptions
-    | Sequences
-)
+# What is joined by its own rule, since it does not have one row per example.
+Summed = NeuronProfile | Neurons | AdversarialNeurons
+ByExample = Predictions | Probe | GradientProbe | ReferenceAttack | WorstCase | AccuracyEpsilon | FisherSpectrum | FisherEstimate
+Boundary = BoundaryDistance | BoundarySteps | NoiseResponse | Certification
+RowEvidence = ByExample | Boundary | Corruptions | Sequences | Summed
 Fitted = Temperature | ProbeSample | GradientHealth
 AnyEvidence = RowEvidence | Fitted
 E = TypeVar("E")
@@ -266,9 +208,16 @@ class EvidenceStore(Mapping[EvidenceKey, AnyEvidence]):
         return value
 
 
-def merge(parts: Sequence[RowEvidence]) -> RowEvidence:
-    """Join the parts of consecutive chunks, given in canonical order: arrays and `shown` are concatenated, the rest must agree."""
-    first = parts[0]
+def merge(given: Iterable[RowEvidence]) -> RowEvidence:
+    """Join the parts of consecutive chunks, given in canonical order: arrays and `shown` are concatenated, the rest must agree.
+
+    What has no row per example is summed up as it comes, so that memory holds two parts.
+    """
+    arriving = iter(given)
+    first = next(arriving)
+    if isinstance(first, Summed):
+        return reduce(lambda before, part: before.joined(part), arriving, first)
+    parts = [first, *arriving]
     joined: dict[str, Any] = {}
     for field in fields(first):
         values = [getattr(part, field.name) for part in parts]
@@ -285,7 +234,9 @@ def merge(parts: Sequence[RowEvidence]) -> RowEvidence:
 
 
 def rows(evidence: RowEvidence, start: int, stop: int) -> RowEvidence:
-    """The rows [start, stop) of merged evidence, as a chunk sees them."""
+    """The rows [start, stop) of merged evidence, as a chunk sees them; all of what has no rows."""
+    if isinstance(evidence, NeuronProfile | Neurons):
+        return evidence
     cut: dict[str, Any] = {
         field.name: value[start:stop] if isinstance(value := getattr(evidence, field.name), np.ndarray) else value
         for field in fields(evidence)

@@ -60,19 +60,22 @@ class FisherSpectrum:
 class FisherEstimate:
     """Query-only Fisher evidence on the first examples of the sample, at the fitted temperature and raw (T = 1).
 
-    `standard_error` (n,) is the relative standard error of lambda from direction sampling (0 when the directions span the
-    input); `step` the finite-difference step h; `step_error` (n,) the relative change of lambda between neighbouring steps;
-    `status` (n,) is "measured", "saturated" (the outputs do not move and are one-hot) or "not_smooth".
+    `kind` says how the directions were chosen. `standard_error` (n,) is the relative standard error of lambda from direction
+    sampling (0 when the directions span the input); `lower_bound` (n,) what lambda cannot be below but for the finite differences;
+    `step` the finite-difference step h; `step_error` (n,) the relative change of lambda between neighbouring steps; `status` (n,)
+    is "measured", "saturated" (the outputs do not move and are one-hot) or "not_smooth".
     """
 
     positions: Ints
     dimension: int
     directions: int
+    kind: str
     lambda_max: Floats
     trace: Floats
     lambda_max_raw: Floats
     trace_raw: Floats
     standard_error: Floats
+    lower_bound: Floats
     step: Floats
     step_error: Floats
     queries: Ints

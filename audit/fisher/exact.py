@@ -8,6 +8,8 @@ import torch
 from audit.evidence import Floats
 from audit.fisher.spectrum import information, log_softmax
 
+# Up to so many classes, a backward pass for each costs less than the iterations, and nothing is left to estimate.
+MOST_CLASSES_EXACT = 32
 # Columns converted to float64 at a time: bounds memory, and fixes the order of summation.
 _COLUMNS = 65536
 

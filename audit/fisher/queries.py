@@ -1,4 +1,4 @@
-"""Query-only Fisher: central differences of s = 2 sqrt(p) along random orthonormal directions; forward passes only.
+"""Query-only Fisher: central differences of s = 2 sqrt(p) along orthonormal directions; forward passes only.
 
 The square-root embedding has F = J_s^T J_s and stays finite where log p does not. At m = d the directions are a basis of the
 input and the estimate is exact up to the finite-difference step.
@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
 
 from audit.errors import ModelError
 from audit.evidence import Floats
-from audit.fisher.sampling import sampled_spectrum
+from audit.fisher.directions import Directions, best_kind, check_budget, draw, orthonormal_directions
+from audit.fisher.sampling import SampledSpectrum, relative_standard_error, sampled_spectrum
 from audit.fisher.spectrum import log_softmax
-from audit.models import Classifier
 
 MEASURED, SATURATED, NOT_SMOOTH = "measured", "saturated", "not_smooth"
 # Steps per input value, times the input range of 1; h = r sqrt(d) in L2.
@@ -32,37 +33,58 @@ _ONE_HOT = 1 - 1e-6
 _BATCH_VALUES = 2**24
 
 
+class Answers(Protocol):
+    """A model that can be asked."""
+
+    def logits(self, images: torch.Tensor) -> torch.Tensor:
+        """Logits or log-probabilities (n, K) of images (n, c, h, w)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class QueryEstimate:
-    """The estimate of one example at the fitted temperature and raw (T = 1); NaN where no output moved. `step` is h in L2."""
+    """The estimate of one example at the fitted temperature and raw (T = 1); NaN where no output moved. `step` is h in L2.
+
+    `standard_error` is that of lambda_max, relative; `lower_bound` what lambda_max cannot be below, but for the finite differences.
+    """
 
     lambda_max: float
     trace: float
     lambda_max_raw: float
     trace_raw: float
+    standard_error: float
+    lower_bound: float
     step: float
     step_error: float
     queries: int
     status: str
 
 
-def orthonormal_directions(dimension: int, count: int, generator: torch.Generator) -> torch.Tensor:
-    """Min(count, d) random orthonormal rows (m, d), float32 on the CPU, uniformly distributed up to signs."""
-    normal = torch.randn(dimension, min(count, dimension), generator=generator)
-    basis: torch.Tensor = torch.linalg.qr(normal).Q
-    return basis.T.contiguous()
-
-
-def rows_asked(dimension: int, directions: int) -> tuple[int, ...]:
+def rows_asked(dimension: int, directions: int, kind: Directions | None = None) -> tuple[int, ...]:
     """How many images each call of `estimate` asks about: both sides of the probe's directions at every step, then of the others.
 
     >>> rows_asked(784, 64)
     (16, 16, 16, 16, 112)
     """
-    probe = min(PROBE_DIRECTIONS, directions, dimension)
+    directions = min(directions, dimension)
+    probe = min(PROBE_DIRECTIONS, directions)
+    swept = (kind or best_kind(dimension, directions)) is Directions.COORDINATE
     batch = _directions_per_call(dimension)
-    parts = (*[probe] * len(STEP_LADDER), min(directions, dimension) - probe)
+    parts = (*[probe] * len(STEP_LADDER), dimension if swept else directions - probe)
     return tuple(2 * min(batch, part - start) for part in parts for start in range(0, part, batch))
+
+
+def directions_within(queries: int, dimension: int) -> int:
+    """The largest m whose questions fit into a budget; fewer than 2 where nothing fits.
+
+    >>> directions_within(176, 784), directions_within(2000, 784), directions_within(10, 784)
+    (64, 784, 1)
+    """
+    swept = sum(rows_asked(dimension, dimension, Directions.COORDINATE))
+    if queries >= swept:
+        return dimension
+    ladder = 2 * (len(STEP_LADDER) - 1)
+    most = queries // (2 + ladder)
+    return most if most < PROBE_DIRECTIONS else min(queries // 2 - PROBE_DIRECTIONS * (len(STEP_LADDER) - 1), dimension - 1)
 
 
 def _directions_per_call(dimension: int) -> int:
@@ -70,7 +92,12 @@ def _directions_per_call(dimension: int) -> int:
 
 
 def estimate(
-    classifier: Classifier, image: torch.Tensor, temperature: float, directions: int, generator: torch.Generator
+    classifier: Answers,
+    image: torch.Tensor,
+    temperature: float,
+    directions: int,
+    generator: torch.Generator,
+    kind: Directions = Directions.ORTHOGONAL,
 ) -> QueryEstimate:
     """Estimate lambda_max(F) and trace(F) of one image from 2 m + 48 forward passes (m directions, 8 of them at four steps).
 
@@ -83,28 +110,36 @@ def estimate(
         temperature: T > 0 of softmax(z / T).
         directions: m; more than d counts as d.
         generator: the example's own.
+        kind: how the directions are chosen; a coordinate sweep chooses its step on random ones, since single pixels may be dead.
+
+    Raises:
+        InputError: fewer than two directions.
     """
     dimension = image.numel()
-    rows = orthonormal_directions(dimension, directions, generator).to(image)
-    probe = rows[:PROBE_DIRECTIONS]
+    check_budget(directions, dimension)
+    swept = kind is Directions.COORDINATE
+    drawn = draw(kind, tuple(image.shape), directions, generator)
+    probe_rows = orthonormal_directions(dimension, PROBE_DIRECTIONS, generator) if swept else drawn.rows[:PROBE_DIRECTIONS]
+    probe, others = probe_rows.to(image), drawn.rows[0 if swept else len(probe_rows) :].to(image)
     answers = [_differences(classifier, image, probe, _length(r, dimension), temperature) for r in STEP_LADDER]
     chosen, step_error, smooth = _choose([fitted for fitted, _, _ in answers], dimension)
     step = _length(STEP_LADDER[chosen], dimension)
     fitted, raw, confidence = answers[chosen]
-    if len(rows) > len(probe):
-        more_fitted, more_raw, _ = _differences(classifier, image, rows[len(probe) :], step, temperature)
-        fitted, raw = np.concatenate([fitted, more_fitted]), np.concatenate([raw, more_raw])
+    if len(others):
+        more_fitted, more_raw, _ = _differences(classifier, image, others, step, temperature)
+        fitted, raw = (more_fitted, more_raw) if swept else (np.concatenate([fitted, more_fitted]), np.concatenate([raw, more_raw]))
     still = not any(part.any() for part, _, _ in answers) and not fitted.any()
-    lambda_max, trace = _values(fitted, dimension)
-    lambda_max_raw, trace_raw = _values(raw, dimension)
+    found, found_raw = (_sampled(part, dimension, drawn.sampled) for part in (fitted, raw))
     return QueryEstimate(
-        lambda_max=lambda_max,
-        trace=trace,
-        lambda_max_raw=lambda_max_raw,
-        trace_raw=trace_raw,
+        lambda_max=found.lambda_max,
+        trace=found.trace,
+        lambda_max_raw=found_raw.lambda_max,
+        trace_raw=found_raw.trace,
+        standard_error=found.standard_error,
+        lower_bound=found.lower_bound,
         step=step,
         step_error=step_error,
-        queries=2 * (len(rows) + (len(STEP_LADDER) - 1) * len(probe)),
+        queries=2 * (len(others) + len(STEP_LADDER) * len(probe)),
         status=SATURATED if still and confidence >= _ONE_HOT else MEASURED if smooth else NOT_SMOOTH,
     )
 
@@ -113,15 +148,18 @@ def _length(step: float, dimension: int) -> float:
     return step * math.sqrt(dimension)
 
 
-def _values(differences: Floats, dimension: int) -> tuple[float, float]:
+def _sampled(differences: Floats, dimension: int, sampled: int) -> SampledSpectrum:
     # A flat output says that lambda is below what can be seen, not that it is 0.
-    return sampled_spectrum(differences, dimension) if differences.any() else (math.nan, math.nan)
+    if not differences.any():
+        error = relative_standard_error(dimension, sampled) if sampled else 0.0
+        return SampledSpectrum(lambda_max=math.nan, trace=math.nan, standard_error=error, lower_bound=math.nan)
+    return sampled_spectrum(differences, dimension, sampled)
 
 
 def _choose(probes: list[Floats], dimension: int) -> tuple[int, float, bool]:
     """Index of the smallest stable step, the relative change of lambda to the next one, and whether the outputs are smooth."""
     size = [float(np.sqrt((part**2).sum())) for part in probes]
-    top = [sampled_spectrum(part, dimension)[0] if part.any() else 0.0 for part in probes]
+    top = [sampled_spectrum(part, dimension).lambda_max if part.any() else 0.0 for part in probes]
     zeros = [float((~part.any(axis=1)).mean()) for part in probes]
     pairs = range(len(probes) - 1)
     change = [abs(top[i] / top[i + 1] - 1) if top[i + 1] > 0 else math.inf for i in pairs]
@@ -140,7 +178,7 @@ def _choose(probes: list[Floats], dimension: int) -> tuple[int, float, bool]:
 
 
 def _differences(
-    classifier: Classifier, image: torch.Tensor, rows: torch.Tensor, step: float, temperature: float
+    classifier: Answers, image: torch.Tensor, rows: torch.Tensor, step: float, temperature: float
 ) -> tuple[Floats, Floats, float]:
     """Central differences of 2 sqrt(p) along `rows` (m, d): at T and at 1, (m, K) each, and the largest probability seen at T."""
     fitted: list[Floats] = []
@@ -159,7 +197,7 @@ def _differences(
     return np.concatenate(fitted), np.concatenate(raw), confidence
 
 
-def _both_sides(classifier: Classifier, image: torch.Tensor, moves: torch.Tensor) -> tuple[Floats, Floats]:
+def _both_sides(classifier: Answers, image: torch.Tensor, moves: torch.Tensor) -> tuple[Floats, Floats]:
     """Logits at x + move, then at x - move, (2 m, K) float64, and the realised distances between the two, (m,)."""
     points = torch.cat([image + moves, image - moves])
     try:

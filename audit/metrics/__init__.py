@@ -5,7 +5,20 @@ Adding a metric touches its family's file, this tuple and a test.
 
 from __future__ import annotations
 
-from audit.metrics import accuracy, adversarial, calibration, comparison, corruption, fisher, flips, margin
+from audit.metrics import (
+    accuracy,
+    adversarial,
+    boundary,
+    calibration,
+    certification,
+    comparison,
+    corruption,
+    coverage,
+    fisher,
+    flips,
+    margin,
+    neurons,
+)
 from audit.metrics.spec import Metric
 
 CATALOG: tuple[Metric, ...] = (
@@ -49,4 +62,15 @@ CATALOG: tuple[Metric, ...] = (
     margin.linearised_margin_radius,
     margin.linearised_margin_share,
     fisher.kl_radius,
+    boundary.empirical_boundary_distance,
+    boundary.empirical_boundary_distance_adversarial,
+    boundary.empirical_noise_insensitivity,
+    certification.certified_accuracy,
+    certification.average_certified_radius,
+    neurons.neuron_sensitivity,
+    neurons.neuron_uncertainty,
+    coverage.k_multisection_neuron_coverage,
+    coverage.neuron_boundary_coverage,
+    coverage.strong_neuron_activation_coverage,
+    coverage.top_k_neuron_coverage,
 )

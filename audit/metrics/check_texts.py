@@ -58,7 +58,7 @@ CHECK_TEXTS = (
     CheckText(
         number=6,
         title="More restarts change nothing",
-        raised_if="a second start changes accuracy under attack by more than 1 point",
+        raised_if="a second start changes accuracy under attack by more than 1 point, and by more than chance (4 examples of 100)",
         means="the attack depends on its starting point: accuracy under attack is overstated",
         do="run a stronger profile",
     ),

@@ -212,7 +212,8 @@ def _estimated(evidence: FisherEstimate, values: Floats, variant: str, notes: tu
     left_out = len(measured) - int(measured.sum())
     error = float(np.median(evidence.standard_error[measured]))
     details = (
-        f"{evidence.directions} of {evidence.dimension} directions, {int(evidence.queries.sum())} queries in all, "
+        f"{evidence.directions} of {evidence.dimension} directions ({evidence.kind}), "
+        f"{int(evidence.queries.sum())} queries in all, "
         f"step {np.median(evidence.step[measured]):.2g}, relative standard error per example {error:.2g}",
         *((f"{left_out} examples left out: saturated or not smooth",) if left_out else ()),
     )

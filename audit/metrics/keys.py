@@ -35,7 +35,8 @@ def metric_key(text: str) -> MetricKey:
     metric = next((entry for entry in CATALOG if entry.id == name), None)
     if metric is None:
         raise ValueError(f"there is no metric {printable(name, 80)!r}{nearest(name, [entry.id for entry in CATALOG])}")
-    threat = _threat_in(rest.pop() if rest else "", name) if metric.per_threat else None
+    clean = len(rest) == 1 and rest[0] in metric.clean_variants
+    threat = _threat_in(rest.pop() if rest else "", name) if metric.per_threat and not clean else None
     variants = _variants(metric, threat)
     variant = "/".join(rest) or None
     if variant not in (variants or (None,)):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from audit import statistics
 from audit.evidence import SURVIVED, Bools, Evidence, EvidenceKey, EvidenceStore, FisherSpectrum, GradientProbe, Probe, WorstCase
 from audit.metrics.findings import Finding, RunFacts, named, not_run, predictions_of
 from audit.metrics.margin import MOST_ZERO_GRADIENTS
@@ -16,6 +17,9 @@ from audit.vocabulary import Threat
 BEATEN_COUNT, BEATEN_SHARE = 2, 0.005
 # Of fewer examples one alone is more than the point by which checks 5 and 6 judge.
 LEAST_EXAMPLES = 100
+# One point of accuracy.
+MOST_CHANGED = 0.01
+SIGNIFICANT = 0.05
 ARMS = (Evidence.WORST_CASE_WHITE_BOX, Evidence.WORST_CASE_BLACK_BOX)
 
 
@@ -127,14 +131,20 @@ def iterations_help(store: EvidenceStore, facts: RunFacts) -> Finding:
     return _of_each(store, facts, Evidence.GRADIENT_PROBE, say)
 
 
-def _changes_little(store: EvidenceStore, facts: RunFacts, words: str, changed: Callable[[Bools, GradientProbe], Bools]) -> Finding:
+def _changes_little(
+    store: EvidenceStore,
+    facts: RunFacts,
+    words: str,
+    changed: Callable[[Bools, GradientProbe], Bools],
+    too_many: Callable[[int, int], bool],
+) -> Finding:
     def say(probed: _Probed) -> _Said | None:
         if probed.gradients is None or probed.n < LEAST_EXAMPLES:
             return None
         once = probed.at.broken
         before, after = int(once.sum()), int(changed(once, probed.gradients).sum())
         return _Said(
-            raised=100 * abs(after - before) > probed.n,
+            raised=too_many(abs(after - before), probed.n),
             found=f"{probed.at.attack} breaks {before} of {probed.n}, {words} {after}",
         )
 
@@ -144,12 +154,28 @@ def _changes_little(store: EvidenceStore, facts: RunFacts, words: str, changed: 
 
 def iterations_suffice(store: EvidenceStore, facts: RunFacts) -> Finding:
     """Check 5."""
-    return _changes_little(store, facts, "with twice the iterations", lambda once, gradients: gradients.doubled)
+    return _changes_little(
+        store,
+        facts,
+        "with twice the iterations",
+        lambda once, gradients: gradients.doubled,
+        lambda changed, n: changed > MOST_CHANGED * n,
+    )
 
 
 def restarts_suffice(store: EvidenceStore, facts: RunFacts) -> Finding:
-    """Check 6."""
-    return _changes_little(store, facts, "with a second start", lambda once, gradients: once | gradients.restarted)
+    """Check 6.
+
+    Which examples a start breaks is partly luck: on ordinary networks a second one broke up to 3 more of 100, at budgets that break
+    half of them. So the share has to be above one point by more than chance, which is 4 of 100.
+    """
+    return _changes_little(
+        store,
+        facts,
+        "with a second start",
+        lambda once, gradients: once | gradients.restarted,
+        lambda changed, n: statistics.exceeds(changed, n, MOST_CHANGED) < SIGNIFICANT,
+    )
 
 
 def beats_white_box(white_box: WorstCase, beaten: Bools) -> bool:

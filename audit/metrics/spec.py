@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,7 @@ class Metric:
     """One catalogue entry. Parameter names of `function` are evidence names, besides `threat` and `variant`.
 
     What it requires is derived from those names, and what that evidence requires from the collectors: nothing is written twice.
+    `clean_variants` are variants of a metric per threat that belong to no threat: they get None for evidence under one.
     """
 
     function: Callable[..., Estimate]
@@ -41,6 +42,7 @@ class Metric:
     source: str
     paper_row: str | None
     variants: Variants | None
+    clean_variants: frozenset[str]
     variant_units: Mapping[str, Unit]
 
     def unit_of(self, variant: str | None) -> Unit:
@@ -77,6 +79,14 @@ class Metric:
         """Whether it has one value per threat."""
         return "threat" in self.parameters or any(kind in PER_THREAT for kind in self.needs)
 
+    def values(self, settings: Settings) -> Iterator[tuple[str | None, Threat | None]]:
+        """Its values as (variant, threat), in the order of a result."""
+        threats: tuple[Threat | None, ...] = settings.threats if self.per_threat else (None,)
+        for threat in (None, *threats) if self.clean_variants else threats:
+            for variant in self.variants(settings, threat) if self.variants else (None,):
+                if not self.clean_variants or (variant in self.clean_variants) == (threat is None):
+                    yield variant, threat
+
     def __call__(self, **arguments: Any) -> Estimate:
         """Evaluate the function; raises `audit.errors.Undefined` when the evidence gives no value."""
         return self.function(**arguments)
@@ -91,6 +101,7 @@ def metric(
     source: str,
     paper_row: str | None = None,
     variants: tuple[str, ...] | Variants | None = None,
+    clean_variants: tuple[str, ...] = (),
     variant_units: Mapping[str, Unit] | None = None,
 ) -> Callable[[Callable[..., Estimate]], Metric]:
     """Make a Metric of the function below it."""
@@ -106,6 +117,7 @@ def metric(
             source=source,
             paper_row=paper_row,
             variants=(lambda _settings, _threat: fixed) if fixed is not None else variants,  # type: ignore[arg-type]
+            clean_variants=frozenset(clean_variants),
             variant_units=variant_units or {},
         )
 

@@ -107,14 +107,14 @@ class TorchClassifier:
             return images.new_zeros(0, self.classes), images.new_zeros(0), images.detach().clone()
 
         def run(block: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            with torch.enable_grad(), exact():
-                x = block.clone().requires_grad_(True)
-                scores = self._forward(x.clone())  # a model may change its input in place
-                values = loss(scores, rows)
-                (gradient,) = torch.autograd.grad(values.sum(), x)
+            x = block.requires_grad_(True)
+            scores = self._forward(x.clone())  # a model may change its input in place
+            values = loss(scores, rows)
+            (gradient,) = torch.autograd.grad(values.sum(), x)
             return scores.detach(), values.detach(), gradient
 
-        scores, values, gradient = map_blocks(images.detach(), self._block_rows, run)
+        with torch.enable_grad(), exact():
+            scores, values, gradient = map_blocks(images.detach(), self._block_rows, run)
         check_finite(scores, self._identity.label)
         check_finite(gradient.flatten(1), f"{self._identity.label}, gradient of the loss")
         self._forward_passes += len(images)
@@ -133,17 +133,17 @@ class TorchClassifier:
             return images.new_zeros(0, self.classes), images.new_zeros(0, self.classes, images[0:].flatten(1).shape[1])
 
         def run(block: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            with torch.enable_grad(), exact():
-                x = block.clone().requires_grad_(True)
-                scores = self._forward(x.clone())  # a model may change its input in place
-                # Rows do not influence each other, so the gradient of a column's sum holds every row's own gradient.
-                columns = [
-                    torch.autograd.grad(scores[:, k].sum(), x, retain_graph=k + 1 < scores.shape[1])[0].flatten(1)
-                    for k in range(scores.shape[1])
-                ]
+            x = block.requires_grad_(True)
+            scores = self._forward(x.clone())  # a model may change its input in place
+            # Rows do not influence each other, so the gradient of a column's sum holds every row's own gradient.
+            columns = [
+                torch.autograd.grad(scores[:, k].sum(), x, retain_graph=k + 1 < scores.shape[1])[0].flatten(1)
+                for k in range(scores.shape[1])
+            ]
             return scores.detach(), torch.stack(columns, dim=1)
 
-        scores, jacobian = map_blocks(images.detach(), self._block_rows, run)
+        with torch.enable_grad(), exact():
+            scores, jacobian = map_blocks(images.detach(), self._block_rows, run)
         check_finite(scores, self._identity.label)
         check_finite(jacobian.flatten(1), f"{self._identity.label}, Jacobian")
         self._forward_passes += len(images)
@@ -188,13 +188,13 @@ class TorchClassifier:
             return {name: images.new_zeros(0, count) for name, count in units.items()}
 
         def run(block: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            with torch.no_grad(), exact():
-                found = read(self._spec.prepare(block.clone()))  # a model may change its input in place
+            found = read(self._spec.prepare(block))
             if missing := [name for name, count in units.items() if name not in found or found[name].shape[1] != count]:
                 raise ModelError(f"{self._identity.label}: its layer {printable(missing[0], 60)} does not run on every image")
             return tuple(found[name] for name in units)
 
-        values = dict(zip(units, map_blocks(images.detach(), self._block_rows, run), strict=True))
+        with torch.no_grad(), exact():
+            values = dict(zip(units, map_blocks(images.detach(), self._block_rows, run), strict=True))
         for name, found in values.items():
             check_finite(found, f"{self._identity.label}, layer {printable(name, 60)}")
         self._forward_passes += len(images)

@@ -79,7 +79,7 @@ class Ranked:
 def accuracy_epsilon(
     series: Sequence[Series], *, mark: float | None, mark_label: str, chance: float | None, x_label: str, key: str, alt: str
 ) -> Markup:
-    """Accuracy in percent against epsilon or another axis, one labelled curve with its band per model; `mark` is the audited x."""
+    """Accuracy in percent against epsilon or another axis, a labelled curve with its band per model; `mark` is the audited one."""
     with drawing():
         right = _label_width([item.label for item in series])
         figure, axes = panel(252, left=38, right=right, top=18, bottom=42)

@@ -45,6 +45,15 @@ def measured(**wanted: object) -> list[Measured]:
     return found
 
 
+def available(peer: str) -> bool:
+    """Whether AUDIT_PEERS holds an environment of the library."""
+    return "AUDIT_PEERS" in os.environ and _python(peer).exists()
+
+
+def _python(peer: str) -> Path:
+    return Path(os.environ.get("AUDIT_PEERS", "")) / peer / "bin" / "python"
+
+
 def measure(peer: str, attack: str, model: str, norm: str, *, anew: bool = False, **options: float) -> Measured:
     """One measurement, kept or made now; options are `epsilon`, `steps`, `samples`, `seed`. `anew` is for times.
 
@@ -54,12 +63,11 @@ def measure(peer: str, attack: str, model: str, norm: str, *, anew: bool = False
     wanted = default | options
     if not anew and (kept := measured(peer=peer, attack=attack, model=model, norm=norm, **wanted)):
         return kept[-1]
-    python = Path(os.environ.get("AUDIT_PEERS", "")) / peer / "bin" / "python"
-    if "AUDIT_PEERS" not in os.environ or not python.exists():
+    if not available(peer):
         pytest.skip(f"no environment of {peer}: set AUDIT_PEERS to a folder that has one (tests/benchmarks/README.md)")
     if not (cache() / "models" / f"{model}.pt").exists():
         pytest.skip(f"{model} is not trained: run tests/benchmarks/attack_training.py (tests/benchmarks/README.md)")
-    command = [str(python), str(SCRIPT), peer, attack, model, norm]
+    command = [str(_python(peer)), str(SCRIPT), peer, attack, model, norm]
     for name, value in wanted.items():
         command += [f"--{name}", repr(value)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

@@ -9,7 +9,7 @@ import torch
 
 from audit.collect import COLLECTORS, FITS
 from audit.data import Chunk
-from audit.evidence import PER_THREAT, Evidence, EvidenceKey, EvidenceStore, merge, rows
+from audit.evidence import PER_THREAT, SET_APART, Evidence, EvidenceKey, EvidenceStore, merge, rows
 from audit.models.torch_module import TorchClassifier, wrap
 from audit.profiles import profile
 from audit.settings import Settings
@@ -26,6 +26,8 @@ SMALL = replace(
     curve_stages=2,
     fisher_samples=7,
     fisher_directions=12,
+    boundary_samples=3,
+    certified_samples=2,
     corruption_samples=6,
     sequence_samples=3,
 )
@@ -56,6 +58,15 @@ def sample() -> Chunk:
     return Chunk(positions=np.arange(23), ids=ids, labels=labels, images=images.numpy())
 
 
+@cache
+def apart() -> Chunk:
+    """17 other images, and what a sample would have of them: nothing."""
+    images = torch.rand(17, 1, 8, 8, generator=torch.Generator().manual_seed(3)).numpy()
+    return Chunk(
+        positions=np.full(17, -1), ids=np.array([f"other {i}" for i in range(17)]), labels=np.zeros(17, dtype=int), images=images
+    )
+
+
 def classifier() -> TorchClassifier:
     """The network behind the classifier contract."""
     return wrap(network(), image_shape=(1, 8, 8), device="cpu", block_rows=8)
@@ -66,7 +77,7 @@ class WithoutGradients:
 
     def __init__(self, inner: TorchClassifier) -> None:
         self._inner = inner
-        self.lacks = {Capability.GRADIENTS: "it has no backward pass"}
+        self.lacks = {Capability.GRADIENTS: "it has no backward pass", Capability.ACTIVATIONS: "nothing inside can be seen"}
         self.classes, self.device, self.logits = inner.classes, inner.device, inner.logits
 
 
@@ -87,6 +98,8 @@ class Run:
     def collect(self, kind: Evidence, sample: Chunk, cuts: list[slice], needed: EvidenceStore):
         collector = COLLECTORS[kind]
         parts = []
+        if kind in SET_APART:
+            sample, cuts = apart(), [slice(start, start + 8) for start in range(0, 17, 8)]
         for cut in cuts:
             chunk = Chunk(
                 positions=sample.positions[cut], ids=sample.ids[cut], labels=sample.labels[cut], images=sample.images[cut]
@@ -95,7 +108,7 @@ class Run:
                 key: value if key.kind in FITS else rows(value, *cut.indices(len(sample.labels))[:2])
                 for key, value in needed.items()
             }
-            threat = self.threat if collector.per_threat else None
+            threat = self.threat if kind in PER_THREAT else None
             parts.append(collector.collect(self.classifier, chunk, self.settings, EvidenceStore(local), threat))
         return merge(parts)
 
@@ -127,4 +140,4 @@ class Run:
 def small_run(*, gradients: bool = True) -> Run:
     """A run at linf:0.03 with a small profile."""
     subject = classifier() if gradients else WithoutGradients(classifier())
-    return Run(subject, Settings(profile=SMALL), Threat.parse("linf:0.03"))
+    return Run(subject, Settings(profile=SMALL, block_rows=8), Threat.parse("linf:0.03"))

@@ -149,6 +149,8 @@ def test_the_declared_settings_are_the_ones_read(gathered, digits_store):
         __import__("torch").from_numpy(chunk.images),
     )
     labelled = ComposedClassifier(onnx, identity=onnx.identity, lacks={**onnx.lacks, Capability.SCORES: "labels only"})
+    whole = gathered.classifier
+    asked = ComposedClassifier(whole, identity=whole.identity, lacks={**whole.lacks, Capability.GRADIENTS: "queries only"})
     for key in gathered.gatherer.store:
         if key.kind not in COLLECTORS:
             continue
@@ -156,6 +158,7 @@ def test_the_declared_settings_are_the_ones_read(gathered, digits_store):
         rows = gathered.gatherer._rows(0, 32)
         queried = {Evidence.REFERENCE_ATTACK, Evidence.ACCURACY_EPSILON, Evidence.WORST_CASE_BLACK_BOX}
         lacking = [onnx, labelled] if key.kind in queried and key.threat == THREATS[0] else []
+        lacking += [asked] if key.kind is Evidence.ADVERSARIAL_NEURONS else []
         for classifier in (gathered.classifier, *lacking):
             COLLECTORS[key.kind].collect(classifier, chunk, Recorder(SETTINGS, "", seen), rows, key.threat)
         allowed = COLLECTORS[key.kind].reads
@@ -172,6 +175,7 @@ def test_the_declared_settings_are_the_ones_read(gathered, digits_store):
             {
                 *("probe", "gradient_probe", "gradient_health", "reference_attack", "worst_case_white_box"),
                 *("worst_case_black_box", "accuracy_epsilon", "fisher_spectrum", "fisher_estimate"),
+                *("neuron_profile", "neurons", "adversarial_neurons", "boundary_distance", "noise_response", "certification"),
                 *("corruptions", "sequences"),
             },
         ),
@@ -179,9 +183,10 @@ def test_the_declared_settings_are_the_ones_read(gathered, digits_store):
         ({"profile": replace(SETTINGS.profile, linf=small_arms.pgd(margin=3))}, {"worst_case_white_box", "accuracy_epsilon"}),
         ({"profile": replace(SETTINGS.profile, fisher_directions=7)}, {"fisher_estimate"}),
         ({"shown_failures": 1}, {"worst_case_white_box", "worst_case_black_box", "accuracy_epsilon"}),
+        ({"layers": ("*",)}, {"neuron_profile", "neurons", "adversarial_neurons"}),
         ({"device": "cpu"}, set()),
     ],
-    ids=["seed", "square", "pgd", "directions", "shown", "device"],
+    ids=["seed", "square", "pgd", "directions", "shown", "layers", "device"],
 )
 def test_a_setting_invalidates_just_what_depends_on_it(gathered, tmp_path, change, invalid):
     dataset, indices = data.load("digits:test"), sample(data.load("digits:test"), 40, 0)

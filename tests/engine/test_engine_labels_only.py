@@ -9,7 +9,9 @@ import torch
 from audit.collect import accuracy_epsilon, predictions, why_not, worst_case
 from audit.data import Chunk
 from audit.engine.journal import decode, encode
-from audit.evidence import Evidence, EvidenceKey, EvidenceStore, Predictions, merge
+from audit.evidence import NOT_BROKEN, OF_REFERENCE, Evidence, EvidenceKey, EvidenceStore, Predictions, merge
+from audit.metrics import CATALOG
+from audit.plan import plan
 from audit.settings import Settings
 from audit.vocabulary import Capability, Threat
 
@@ -31,7 +33,13 @@ def test_that_there_are_no_scores_survives_the_journal_and_the_chunks() -> None:
 def test_what_reads_scores_is_ruled_out_by_their_absence() -> None:
     reasons = {kind: why_not(kind, LACKS) for kind in Evidence}
     possible = {kind for kind, why in reasons.items() if why is None}
-    assert possible == {Evidence.PREDICTIONS, Evidence.WORST_CASE_BLACK_BOX, Evidence.ACCURACY_EPSILON}
+    of_labels = {Evidence.PREDICTIONS, Evidence.PROBE_SAMPLE, Evidence.WORST_CASE_BLACK_BOX, Evidence.ACCURACY_EPSILON}
+    of_labels |= {Evidence.BOUNDARY_DISTANCE, Evidence.CERTIFICATION, Evidence.CORRUPTIONS, Evidence.SEQUENCES, *OF_REFERENCE}
+    # A model that gives no scores may show its layers all the same.
+    of_labels |= {Evidence.NEURON_PROFILE, Evidence.NEURONS}
+    assert possible == of_labels
+    planned = {stage.key.kind for stage in plan(CATALOG, LACKS, Settings.of("quick"), 10, 64).stages}
+    assert Evidence.PROBE_SAMPLE not in planned, "nothing reads it here"
     assert {reasons[kind] for kind in reasons if kind not in possible} == {"labels only"}
 
 
@@ -53,7 +61,8 @@ def test_labels_alone_give_an_arm_and_a_curve(text: str) -> None:
         {EvidenceKey(kind=Evidence.PREDICTIONS): predictions.collect(classifier, chunk, settings, EvidenceStore(), None)}
     )
     worst = worst_case.collect_black_box(classifier, chunk, settings, store, threat)
-    assert worst.attacks == ("random noise, 10 draws", "HopSkipJump-500") and not worst.outside.any()
+    assert worst.attacks == ("nearest error by HopSkipJump-200", "random noise, 10 draws", "HopSkipJump-500")
+    assert not worst.outside.any()
     correct, broken = worst.clean_correct, worst.broken_by >= 0
     assert correct.sum() == 19 and not broken[~correct].any() and not (broken & (nearest > threat.epsilon)).any()
     assert (worst.distance[broken] <= threat.epsilon).all() and broken[correct & (nearest < threat.epsilon / 2)].all()
@@ -68,7 +77,33 @@ def test_labels_alone_give_an_arm_and_a_curve(text: str) -> None:
         assert curve.robust[correct & (nearest > epsilon), column].all()
         if epsilon > threat.epsilon:
             assert not curve.robust[nearest < epsilon / 2, column].any()
-    assert curve.forward_passes.max() <= settings.profile.curve_queries + 1
+    # The curve asks nothing: its distances are the arm's, whose first search tells of every example how far its error lies.
+    assert not curve.forward_passes.any() and np.isfinite(worst.nearest).all()
+    assert (worst.nearest[correct] >= nearest[correct] * (1 - 1e-5)).all() and not worst.nearest[~correct].any()
+
+
+def test_an_error_that_the_search_for_the_curve_meets_counts_in_the_arm() -> None:
+    """With nothing else in the arm, and a budget at which half of the examples break."""
+    w = torch.randn(16, generator=torch.Generator().manual_seed(1))
+    images = 0.35 + 0.3 * torch.rand(12, 1, 4, 4, generator=torch.Generator().manual_seed(2))
+    scores = images.flatten(1) @ w
+    gaps = scores - scores.median() - 1e-3
+    chunk = Chunk(positions=np.arange(12), ids=np.arange(12).astype(str), labels=(gaps < 0).long().numpy(), images=images.numpy())
+    threat = Threat.parse("l2:1").at(float((gaps.abs() / w.norm()).median()) * 1.05)
+    classifier = Labelled(w, float((scores - gaps)[0]))
+    settings = Settings(profile=replace(Settings.of("quick").profile, label_only=()))
+    store = EvidenceStore(
+        {EvidenceKey(kind=Evidence.PREDICTIONS): predictions.collect(classifier, chunk, settings, EvidenceStore(), None)}
+    )
+    worst = worst_case.collect_black_box(classifier, chunk, settings, store, threat)
+    curve = accuracy_epsilon.collect(
+        classifier, chunk, settings, store.with_item(EvidenceKey(kind=Evidence.WORST_CASE_BLACK_BOX, threat=threat), worst), threat
+    )
+    broken = worst.nearest <= threat.epsilon
+    assert 0 < broken.sum() < 12
+    np.testing.assert_array_equal(worst.broken_by, np.where(broken, 0, NOT_BROKEN))
+    for column, epsilon in enumerate(curve.epsilons):
+        np.testing.assert_array_equal(curve.robust[:, column], worst.nearest > epsilon)
 
 
 class Labelled:

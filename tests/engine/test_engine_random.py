@@ -15,11 +15,11 @@ from audit.data.sampling import sample
 from audit.engine import fingerprint
 from audit.engine.conclude import conclude
 from audit.engine.journal import open_journal
+from audit.engine.stages import gather_stages
 from audit.engine.subject import open_subject
 from audit.evidence import Evidence, EvidenceKey
 from audit.metrics.honesty import RunFacts
 from audit.models.torch_module import wrap
-from audit.pipeline import gather_stages
 from audit.profiles import profile
 from audit.settings import Settings
 from audit.vocabulary import Threat

@@ -9,6 +9,7 @@ from plain_classifier import PlainClassifier, linear, smooth
 
 from audit.errors import ModelError
 from audit.fisher.exact import gram, top_directions
+from audit.fisher.iteration import hutchinson_trace, power_iteration
 from audit.fisher.lanczos import RELATIVE_RESIDUAL, lanczos, rows_at_once
 from audit.fisher.spectrum import spectrum
 
@@ -102,3 +103,16 @@ def test_contradicting_derivatives_are_refused():
 def test_the_bases_fit_into_memory():
     assert rows_at_once(784) == 32 and 1 <= rows_at_once(150528) < 32
     assert math.prod((rows_at_once(150528), 16, 150528)) <= 2**25
+
+
+def test_power_iteration_gets_there_too_and_later():
+    classifier, x = smooth(classes=10), images()
+    logits = classifier.logits(x).numpy()
+    (largest, trace, _), _, _ = exact(classifier, x, 1.0)
+    found = power_iteration(classifier, x, logits, 1.0, most=200)
+    (quick,) = lanczos(classifier, x, logits, (1.0,), probes())
+    np.testing.assert_allclose(found.lambda_max, largest, rtol=1e-3)
+    assert (np.abs(found.lambda_max - largest) <= found.residual + 1e-9 * largest).all()
+    assert found.iterations.sum() > quick.iterations.sum() and (found.lambda_max <= largest * (1 + 1e-9)).all()
+    mean, error = hutchinson_trace(classifier, x, logits, 1.0, probes(draws=400))
+    assert (np.abs(mean - trace) <= 4 * error).all() and (error < 0.2 * trace).all()

@@ -1,12 +1,15 @@
 import math
+from dataclasses import astuple
 
 import numpy as np
 import pytest
 import torch
 from plain_classifier import PlainClassifier, linear, smooth
 
+from audit.errors import InputError
+from audit.fisher.directions import Directions, best_kind, draw, low_frequencies, orthonormal_directions
 from audit.fisher.exact import gram
-from audit.fisher.queries import MEASURED, NOT_SMOOTH, SATURATED, estimate, orthonormal_directions
+from audit.fisher.queries import MEASURED, NOT_SMOOTH, SATURATED, directions_within, estimate, rows_asked
 from audit.fisher.sampling import interval, relative_standard_error, sampled_spectrum
 from audit.fisher.spectrum import spectrum
 
@@ -128,6 +131,71 @@ def test_unscaled_directions_give_a_lower_bound():
     _, trace = exact(classifier, x, 1.0)
     found = estimate(classifier, x, 1.0, 12, source())
     assert found.trace * 12 / 36 <= trace * 1.001
+    for kind in Directions:
+        for seed in range(5):
+            assert estimate(classifier, x, 1.0, 12, source(seed), kind).lower_bound <= exact(classifier, x, 1.0)[0] * 1.001
+
+
+def test_a_coordinate_sweep_is_exact_also_where_pixels_are_dead():
+    weights = torch.randn(4, 36, generator=source(2), dtype=torch.float64)
+    weights[:, ::2] = 0
+    classifier, x = linear(weights / 3), image()
+    found = estimate(classifier, x, 1.0, 36, source(), Directions.COORDINATE)
+    assert found.status == MEASURED and found.standard_error == 0
+    assert (found.lambda_max, found.trace) == pytest.approx(exact(classifier, x, 1.0), rel=1e-4)
+    assert found.queries == classifier.forward_passes == 2 * 36 + 4 * 16
+
+
+def test_stratified_directions_see_low_frequencies_exactly():
+    """A model that looks at smooth patterns only: half the directions find all of it, the formula for random ones does not."""
+    waves = low_frequencies((1, 12, 12), 6).double()
+    classifier, x = linear(waves), image((1, 12, 12))
+    largest, _ = exact(classifier, x, 1.0)
+    found = estimate(classifier, x, 1.0, 24, source(), Directions.STRATIFIED)
+    assert found.lambda_max == pytest.approx(largest, rel=1e-3) and found.standard_error < 1e-3
+    assert found.lower_bound == pytest.approx(largest, rel=1e-3)
+
+
+def test_the_stratified_interval_covers_the_truth():
+    """A model of smooth and rough patterns alike, so that a good part of lambda is sampled."""
+    smooth_part = low_frequencies((1, 14, 14), 40)[::10].double()
+    rough = torch.randn(4, 196, generator=source(1), dtype=torch.float64) / 14
+    weights = (smooth_part + rough) * 0.5 ** torch.arange(4)[:, None] * 2
+    x = image((1, 14, 14))
+    classifier = linear(weights, -(weights @ x.flatten()))
+    largest, _ = exact(classifier, x, 1.0)
+    draws = [estimate(classifier, x, 1.0, 48, source(seed), Directions.STRATIFIED) for seed in range(200)]
+    low, high = interval(
+        *(np.array([getattr(each, name) for each in draws]) for name in ("lambda_max", "standard_error", "step_error"))
+    )
+    assert 0.88 <= ((low <= largest) & (largest <= high)).mean() <= 0.995
+
+
+@pytest.mark.parametrize("kind", list(Directions))
+@pytest.mark.parametrize("shape", [(1, 6, 6), (3, 4, 5)])
+def test_every_kind_is_orthonormal(kind, shape):
+    drawn = draw(kind, shape, 20, source())
+    assert len(drawn.rows) == (math.prod(shape) if kind is Directions.COORDINATE else 20)
+    np.testing.assert_allclose((drawn.rows @ drawn.rows.T).numpy(), np.eye(len(drawn.rows)), atol=1e-5)
+    assert (drawn.sampled, drawn.measured) == {"orthogonal": (20, 0), "stratified": (10, 10)}.get(kind, (0, len(drawn.rows)))
+
+
+def test_all_low_frequencies_are_a_basis_and_the_first_is_constant():
+    waves = low_frequencies((3, 4, 5), 60)
+    np.testing.assert_allclose((waves @ waves.T).numpy(), np.eye(60), atol=1e-5)
+    assert waves[0].abs().max() == pytest.approx(1 / math.sqrt(60)) and waves[0].abs().min() == pytest.approx(1 / math.sqrt(60))
+
+
+def test_a_budget_of_queries_is_kept():
+    for queries in (176, 200, 1599, 1632, 5000):
+        m = directions_within(queries, 784)
+        asked = sum(rows_asked(784, m, best_kind(784, m)))
+        assert asked <= queries and (m == 784 or asked > queries - 4)
+    for queries in range(0, 60):
+        m = directions_within(queries, 784)
+        assert m < 2 or sum(rows_asked(784, m, Directions.ORTHOGONAL)) <= queries
+    with pytest.raises(InputError, match="at least two"):
+        estimate(smooth(), image(), 1.0, 1, source())
 
 
 def test_directions_are_orthonormal_and_never_more_than_the_dimension():
@@ -138,9 +206,22 @@ def test_directions_are_orthonormal_and_never_more_than_the_dimension():
 
 def test_sampled_spectrum_by_hand():
     differences = np.array([[3.0, 0.0], [0.0, 1.0]])
-    assert sampled_spectrum(differences, 2) == pytest.approx((9.0, 10.0))
-    # d = 8: scaled by 4; bias (3/4)/2 * (1/8) = 3/64, below the standard error.
-    assert sampled_spectrum(differences, 8) == pytest.approx((36 * (1 - 3 / 64), 40.0))
+    assert astuple(sampled_spectrum(differences, 2)) == pytest.approx((9.0, 10.0, 0.0, 9.0))
+    # d = 8: scaled by 4; bias (3/4)/2 * (1/8) = 3/64, below the standard error sqrt(2 * 6 / (2 * 10)).
+    assert astuple(sampled_spectrum(differences, 8)) == pytest.approx((36 * (1 - 3 / 64), 40.0, math.sqrt(0.6), 9.0))
+    # One direction for itself, D = (0, 1), and one sampled of the 7 left, scaled by 7: the top eigenvalue is all sampled.
+    found = sampled_spectrum(differences, 8, 1)
+    assert found.lambda_max == pytest.approx(63) and found.trace == pytest.approx(64) and found.lower_bound == 9.0
+    assert found.standard_error == pytest.approx(relative_standard_error(7, 1))
+    # The other way round nothing of it is.
+    assert astuple(sampled_spectrum(differences[::-1], 8, 1))[0:3:2] == pytest.approx((9.0, 0.0))
+
+
+def test_more_classes_than_directions_give_the_same():
+    differences = np.random.default_rng(0).normal(size=(5, 9))
+    padded = np.concatenate([differences, np.zeros((7, 9))])
+    wide, tall = sampled_spectrum(differences, 40, 3), np.linalg.eigvalsh(padded.T @ padded)[-1]
+    assert wide.lower_bound == pytest.approx(tall) and wide.lambda_max > 0
 
 
 def test_interval_has_width_at_full_directions_only_from_the_step():

@@ -164,6 +164,7 @@ def worst_case(state, clean_correct) -> WorstCase:
         adversarial_class=np.zeros(n, dtype=int),
         adversarial_confidence=nothing,
         distance=nothing,
+        nearest=nothing,
         outside=np.zeros(n, dtype=bool),
         forward_passes=np.zeros(n, dtype=int),
         backward_passes=np.zeros(n, dtype=int),

@@ -54,6 +54,18 @@ def test_a_row_is_bit_identical_under_permutation_batch_size_and_partial_fill() 
     assert torch.equal(classifier.jacobian(x[order][:11])[1], jacobian[order][:11])
 
 
+@pytest.mark.parametrize("block_rows", [4, 32])
+@pytest.mark.parametrize(("features", "classes"), [(34, 2), (35, 5), (64, 10)])
+def test_the_place_in_a_block_moves_a_score_by_rounding_at_most(features: int, classes: int, block_rows: int) -> None:
+    """Matrix kernels may add up some rows of a very small product in another order: `audit.models.blocks` says where."""
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(features, classes))
+    classifier = wrap(network, image_shape=(1, 1, features), device="cpu", block_rows=block_rows)
+    image = torch.rand(1, 1, 1, features)
+    scores = classifier.logits(image.expand(block_rows, -1, -1, -1)).double()
+    assert (scores - scores[0]).abs().max() <= 1e-6
+
+
 def test_the_loss_gradient_is_the_slope_of_the_loss() -> None:
     x, labels = images(5), torch.tensor([0, 1, 2, 3, 4])
     module = Small().double().eval()

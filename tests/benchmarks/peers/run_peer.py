@@ -2,7 +2,8 @@
 
     python tests/benchmarks/peers/run_peer.py pyautoattack autoattack fashion-cnn linf [--steps N --samples N --seed N --epsilon E]
 
-Only the images that the model classifies correctly are attacked, all in one batch. A candidate counts as broken when a pass of its
+Only the images that the model classifies correctly are attacked, all in one batch. The model is as its user loads it: its weights
+want gradients, which some libraries compute on the way. A candidate counts as broken when a pass of its
 own misclassifies it and it lies in [0, 1] and in the ball, up to rounding. Written are, to `peers/` in the cache folder:
 
 | file | content |
@@ -74,7 +75,7 @@ class Stages(logging.Handler):
 
 def measure(peer: str, attack: str, name: str, setting: Setting, samples: int) -> tuple[dict[str, object], dict[str, np.ndarray]]:
     """The facts and the arrays that the two files hold."""
-    model, drawn = load_model(name).requires_grad_(False), load_sample(MODELS[name].data)
+    model, drawn = load_model(name), load_sample(MODELS[name].data)
     x, y = torch.from_numpy(drawn.images[:samples]), torch.from_numpy(drawn.labels[:samples])
     with torch.no_grad():
         correct = model(x).argmax(dim=1) == y
