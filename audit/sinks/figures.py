@@ -97,7 +97,13 @@ def accuracy_epsilon(
             axes.axhline(chance, color=MUTED, lw=0.8, ls=(0, (1, 2.2)))
             axes.text(highest * 0.015, chance + 1.5, "chance", fontsize=SMALL, color=MUTED, ha="left", va="bottom")
         axes.set_xlabel(x_label, loc="left")
-        _label_ends(axes, [(float(item.x[-1]), float(item.y[-1]), item.label, item.subject) for item in series], units=192 / 100)
+        _label_ends(
+            axes,
+            [(float(item.x[-1]), float(item.y[-1]), item.label, item.subject) for item in series],
+            units=192 / 100,
+            across=(WIDTH - 38 - right) / highest,
+            last=highest,
+        )
         return inline_svg(figure, key=key, alt=alt)
 
 
@@ -258,12 +264,18 @@ def _mark(axes: Axes, at: float, label: str) -> None:
     axes.text(at, 104, f" {label}", fontsize=SMALL, color=INK, va="center", ha="left")
 
 
-def _label_ends(axes: Axes, ends: Sequence[tuple[float, float, str, bool]], *, units: float) -> None:
-    """Names at the right ends of curves, moved apart where they would overlap; `units` is the height of one axis unit."""
+def _label_ends(
+    axes: Axes, ends: Sequence[tuple[float, float, str, bool]], *, units: float, across: float = 0.0, last: float = 0.0
+) -> None:
+    """Names at the right ends of curves, moved apart where they would overlap; `units` is the height of one axis unit.
+
+    Curves that end before `last` are named beyond it; `across` is the width of one axis unit.
+    """
     places = spread([y for _, y, _, _ in ends], _LABEL_GAP / units, 2.0, 98.0)
     for (x, y, label, subject), place in zip(ends, places, strict=True):
         axes.annotate(
-            label, xy=(x, y), xytext=(12, (place - y) * units), textcoords="offset points", fontsize=_TEXT, va="center_baseline",
+            label, xy=(x, y), xytext=(12 + (last - x) * across, (place - y) * units), textcoords="offset points", fontsize=_TEXT,
+            va="center_baseline",
             color=SUBJECT if subject else MUTED, fontweight="bold" if subject else "normal", annotation_clip=False,
             arrowprops={"arrowstyle": "-", "color": _colour(subject), "lw": 0.7, "shrinkA": 1, "shrinkB": 2, "relpos": (0, 0.5)},
         )  # fmt: skip
