@@ -85,7 +85,7 @@ class Gatherer:
         other = surrogate_of(classifier)
         self._surrogate = "" if other is None else fingerprint.model(other.identity, other.lacks, settings.block_rows)
         self._apart = set_apart(dataset, indices, settings) if apart is None else apart
-        self._chunk_digests: dict[tuple[bool, int], list[str]] = {}
+        self._chunk_digests: dict[tuple[bool, int, int], list[str]] = {}
         self._prints: dict[EvidenceKey, tuple[str, ...]] = {}
 
     def gather(self, key: EvidenceKey, needs: Sequence[EvidenceKey], beside: Stage | None = None) -> None:
@@ -168,7 +168,7 @@ class Gatherer:
 
     def _digests(self, kind: Evidence) -> list[str]:
         total, rows = self._extent(kind)
-        given = kind in SET_APART, rows
+        given = kind in SET_APART, total, rows
         if given not in self._chunk_digests:
             parts = (self._chunk(start, min(start + rows, total), apart=kind in SET_APART) for start in range(0, total, rows))
             self._chunk_digests[given] = [fingerprint.chunk(part) for part in parts]
