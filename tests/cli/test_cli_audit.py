@@ -289,7 +289,7 @@ def test_plan_says_what_would_be_reused(digits_store, tmp_path):
     arguments = ("plan", digits_store.onnx_standard, "--data", "digits:test", "--samples", "40", "--threat", THREAT)
     done = audit(*arguments, "--reuse", tmp_path / "out", "--json")
     stages = json.loads(done.stdout)[0]["stages"]
-    assert all(stage["chunks_reused"] == stage["chunks"] == 1 for stage in stages)
+    assert all(stage["chunks_reused"] == stage["chunks"] >= 1 for stage in stages)
     done = audit(*arguments, "--reuse", tmp_path / "out", "--profile", "standard")
     assert "worst_case_black_box/linf_0.15    " in done.output
     assert "re-uses 0 of 1 chunks" in done.output
