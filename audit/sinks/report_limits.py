@@ -115,13 +115,26 @@ def _threats(result: AuditResult, labels: Sequence[str]) -> tuple[ThreatRow, ...
 
 def _not_done(result: AuditResult) -> tuple[str, ...]:
     lines = list(_ALWAYS)
-    lines.append("Nothing was certified: no number in this report is a guarantee.")
+    lines.append(
+        "Certificates hold for the smoothed classifier alone: no number in this report is a guarantee for the model as it is deployed."
+        if certified(result)
+        else "Nothing was certified: no number in this report is a guarantee."
+    )
     data = result.data
     sample = f"{words.grouped(data.samples)} of {words.counted(data.total, 'image')} of one data set"
     lines.append(f"{sample} were examined; images from elsewhere may behave differently.")
     if not result.images_kept:
         lines.append("Example images were left out of all outputs on request; section 7 names the failures without showing them.")
     return tuple(lines)
+
+
+def certified(result: AuditResult) -> bool:
+    """Whether any model has a certified value."""
+    return any(
+        record.id.startswith("certified") and isinstance(record.outcome, Measured)
+        for model in result.models
+        for record in model.metrics
+    )
 
 
 def _not_run(result: AuditResult, labels: Sequence[str]) -> tuple[NotRun, ...]:

@@ -14,7 +14,7 @@ from audit.sinks.report_corruptions import CorruptionView, corruption_view
 from audit.sinks.report_front import Fact, Front, front
 from audit.sinks.report_gallery import Gallery, gallery
 from audit.sinks.report_layers import LayerTable, layer_tables
-from audit.sinks.report_limits import Limits, limits
+from audit.sinks.report_limits import Limits, certified, limits
 from audit.sinks.report_metrics import Definition, MetricTables, definitions, metric_tables
 from audit.sinks.report_panels import Panels, epsilon_panels, lambda_panels, margin_panels, ranking_panels
 from audit.sinks.report_results import (
@@ -158,11 +158,7 @@ def view(result: AuditResult, table: ExampleTable, folder: Path, clauses: tuple[
         corruptions=corruption_view(result, labels, folder),
         images_kept=result.images_kept,
         checks=check_rows(result, labels),
-        certified=any(
-            record.id.startswith("certified") and isinstance(record.outcome, Measured)
-            for model in result.models
-            for record in model.metrics
-        ),
+        certified=certified(result),
         clauses=clauses,
         manifest=_manifest(result, labels),
         definitions=definitions(result),
