@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from audit.result import AuditResult, Cascade
+from audit.result import AuditResult, Cascade, Measured
 from audit.sinks import report_words as words
 
 # NIST AI 100-2e2025: knowledge of the attacker, and capabilities at the deployment stage.
@@ -116,7 +116,7 @@ def _threats(result: AuditResult, labels: Sequence[str]) -> tuple[ThreatRow, ...
 def _not_done(result: AuditResult) -> tuple[str, ...]:
     lines = list(_ALWAYS)
     lines.append(
-        "Certificates hold for the smoothed classifier alone: no number in this report is a guarantee for the model as it is deployed."
+        "Certificates hold for the smoothed classifier alone: no number in this report is a guarantee for the deployed model."
         if certified(result)
         else "Nothing was certified: no number in this report is a guarantee."
     )
