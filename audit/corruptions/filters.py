@@ -79,12 +79,14 @@ def streak(images: torch.Tensor, reach: int, sigma: float, angles: Sequence[floa
 
     The weights that stay inside the image are made to sum to 1: cut kernels darken small images.
     """
-    n, _, height, width = images.shape
+    height, width = images.shape[2:]
     steps = 2 * reach + 1
     weights = torch.exp(-0.5 * (torch.arange(steps, dtype=torch.float64) / sigma) ** 2).tolist()
     found = torch.zeros_like(images)
-    for row in range(n):
-        down, right = math.sin(math.radians(angles[row])), math.cos(math.radians(angles[row]))
+    for angle in dict.fromkeys(angles):
+        # Along a sequence all images move in one direction.
+        rows = [row for row, own in enumerate(angles) if own == angle]
+        down, right = math.sin(math.radians(angle)), math.cos(math.radians(angle))
         taps: dict[tuple[int, int], float] = {}
         for step, weight in enumerate(weights):
             shift = -math.ceil(step * down - 0.5), -math.ceil(step * right - 0.5)
@@ -93,10 +95,12 @@ def streak(images: torch.Tensor, reach: int, sigma: float, angles: Sequence[floa
             taps[shift] = taps.get(shift, 0.0) + weight
         total = sum(taps.values())
         high, wide = (max(abs(shift[axis]) for shift in taps) for axis in (0, 1))
-        padded = F.pad(images[row : row + 1], (wide, wide, high, high), mode="replicate")[0]
+        padded = F.pad(images[rows], (wide, wide, high, high), mode="replicate")
+        blurred = torch.zeros_like(images[rows])
         for (dy, dx), weight in taps.items():
-            part = padded[:, high - dy : high - dy + height, wide - dx : wide - dx + width]
-            found[row].add_(part, alpha=weight / total)
+            part = padded[:, :, high - dy : high - dy + height, wide - dx : wide - dx + width]
+            blurred.add_(part, alpha=weight / total)
+        found[rows] = blurred
     return found
 
 
