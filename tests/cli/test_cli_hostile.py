@@ -225,7 +225,7 @@ def test_a_disk_that_fills_up_costs_the_images_only(model, monkeypatch):
     def full(*_):
         raise NO_SPACE
 
-    monkeypatch.setattr(table, "_save", full)
+    monkeypatch.setattr(table, "save_image", full)
     done = small(model)
     assert done.exit_code == 0, done.output
     failures = result().models[0].failures

@@ -193,15 +193,34 @@ def test_nothing_that_needs_scores_is_measured_from_labels(function: str, tmp_pa
     found = outcomes(out)
     assert found.pop("clean_accuracy") == outcomes(scored)["clean_accuracy"]
     measured = {key.partition("/")[0] for key, outcome in found.items() if outcome.kind == "measured"}
-    assert measured == {"adversarial_accuracy_black_box", "accuracy_epsilon_curve"}
+    assert measured == {
+        *("adversarial_accuracy_black_box", "accuracy_epsilon_curve"),
+        *("empirical_boundary_distance", "certified_accuracy", "average_certified_radius"),
+        *(
+            "unnormalised_mean_corruption_error",
+            "clean_subtracted_corruption_error",
+            "corruption_error",
+            "corruption_error_by_severity",
+        ),
+        *("mean_flip_probability", "flip_probability"),
+    }
     assert {outcome.kind for outcome in found.values()} == {"measured", "not_applicable"}
     for key in ("fitted_temperature", "saturated_share", "fisher_trace_estimate", "attack_success_rate/linf_8-255"):
         assert found[key].because == LABELS_ONLY
     (model,) = result_of(out).models
     assert model.identity.outputs == "labels only" and model.failures
-    assert {failure.attack for failure in model.failures} <= {"random noise, 10 draws", "HopSkipJump-500"}
+    assert {failure.attack for failure in model.failures} <= {
+        "nearest error by HopSkipJump-200",
+        "random noise, 10 draws",
+        "HopSkipJump-500",
+    }
     assert {(failure.clean_confidence, failure.adversarial_confidence) for failure in model.failures} == {(None, None)}
-    assert {score.dimension for score in model.scores if score.outcome.kind == "measured"} == {"clean", "adversarial"}
+    assert {score.dimension for score in model.scores if score.outcome.kind == "measured"} == {
+        "clean",
+        "adversarial",
+        "corruption",
+        "stability",
+    }
     assert "HopSkipJump-500" in (out / "report.html").read_text()
     checks = {check.number: check for check in model.checks}
     assert checks[15].status == "not_run" and checks[15].found == LABELS_ONLY
@@ -264,7 +283,7 @@ def test_a_server_that_dies_on_the_way_costs_what_it_did_not_answer(
     assert found["clean_accuracy"].kind == "measured"
     assert found["attack_success_rate/linf_8-255"].kind == found["fisher_trace_estimate"].kind == "failed"
     # Every stage tries anew, for the server may be back; none of them asks image by image.
-    assert len(answered) < 100 + 5 * 6
+    assert len(answered) <= 100 + 5 * 9
 
 
 def test_evidence_of_a_model_that_has_changed_is_not_taken(function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,7 +295,7 @@ def test_evidence_of_a_model_that_has_changed_is_not_taken(function: str, tmp_pa
         (plan,) = json.loads(audit(*words, "--reuse", tmp_path / "out").output)
         return sum(stage["chunks_reused"] for stage in plan["stages"] if stage["evidence"] != "predictions")
 
-    assert reused() == 7
+    assert reused() == 12
     # The same source, other weights: only the answers tell.
     monkeypatch.setenv("NUDGE", "0.001")
     assert reused() == 0

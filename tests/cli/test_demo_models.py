@@ -80,6 +80,7 @@ def test_models_are_registered_once_and_found_again(
     monkeypatch.chdir(folder)
     monkeypatch.setattr(demo_models, "_RECIPES", tuple(replace(recipe, epochs=1) for recipe in demo_models._RECIPES))
     store = f"sqlite:///{folder}/mlflow.db"
+    mlflow.set_tracking_uri(None)  # what another test chose in this process is no default
     before = mlflow.get_tracking_uri()
     place = tmp_path / "artifacts"
     assert demo_models.register_demo_models(store, "digits-demo", place) == ("models:/digits-demo/1", "models:/digits-demo/2")

@@ -100,7 +100,10 @@ class Run:
         collector = COLLECTORS[kind]
         parts = []
         if kind in SET_APART:
-            sample, cuts = apart(), [slice(0, 17)] if kind in AT_ONCE else [slice(start, start + 8) for start in range(0, 17, 8)]
+            sample, cuts = (
+                self.others or apart(),
+                [slice(0, 17)] if kind in AT_ONCE else [slice(start, start + 8) for start in range(0, 17, 8)],
+            )
         for cut in cuts:
             chunk = Chunk(
                 positions=sample.positions[cut], ids=sample.ids[cut], labels=sample.labels[cut], images=sample.images[cut]

@@ -22,7 +22,7 @@ def names(kind, settings, lacks, threat, classes=10):
 def test_a_model_of_labels_is_attacked_from_labels_and_told_what_needs_scores():
     settings = Settings.of("thorough")
     asked = names(Evidence.WORST_CASE_BLACK_BOX, settings, NO_SCORES, LINF)
-    assert asked == ["random noise, 50 draws", "HopSkipJump-10000"]
+    assert asked == ["nearest error by HopSkipJump-5000", "random noise, 50 draws", "HopSkipJump-10000"]
     spared = dict(arms.not_run(settings, NO_SCORES, 10, LINF))
     assert spared["Square-5000 (L∞ 8/255)"] == "labels only" and spared["transfer attacks"] == NO_SURROGATE[Capability.SURROGATE]
     assert spared["boundary attack-5000 (L∞ 8/255)"] == "it searches L2 only"

@@ -30,7 +30,7 @@ def test_the_gpu_tests_need_neither_mlflow_nor_onnx() -> None:
 
         # Importing a name that stands for None fails as a missing package does.
         sys.modules.update(dict.fromkeys({ABSENT!r}))
-        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(Path(__file__).parents[1])!r}]
         import test_gpu_audit as tests
 
         found = tests.gathered("cpu")
