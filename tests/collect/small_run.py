@@ -89,6 +89,7 @@ class Run:
     classifier: object
     settings: Settings
     threat: Threat
+    others: Chunk | None = None
 
     def key(self, kind: Evidence) -> EvidenceKey:
         return EvidenceKey(kind=kind, threat=self.threat if kind in PER_THREAT else None)

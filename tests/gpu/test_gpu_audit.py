@@ -17,10 +17,10 @@ import small_arms
 import torch
 from torch import nn
 
-from audit.collect import COLLECTORS
+from audit.collect import COLLECTORS, FITS
 from audit.data import Chunk
 from audit.errors import OutOfMemory
-from audit.evidence import Evidence, EvidenceKey, EvidenceStore, FisherSpectrum, Predictions, RowEvidence, WorstCase
+from audit.evidence import PER_THREAT, Evidence, EvidenceKey, EvidenceStore, FisherSpectrum, Predictions, RowEvidence, WorstCase
 from audit.fisher.spectrum import spectrum
 from audit.models import Classifier, resolve_outputs
 from audit.models.blocks import map_blocks
@@ -103,11 +103,16 @@ def gathered(device: str) -> Gathered:
     classifier = resolve_outputs(classifier, torch.from_numpy(sample().images[:32]).to(classifier.device))
 
     def collect(kind: Evidence, needed: EvidenceStore) -> RowEvidence:
-        threat = THREAT if COLLECTORS[kind].per_threat else None
+        threat = THREAT if kind in PER_THREAT else None
         return COLLECTORS[kind].collect(classifier, sample(), SETTINGS, needed, threat)
 
     predictions = collect(Evidence.PREDICTIONS, EvidenceStore())
     store = EvidenceStore({EvidenceKey(kind=Evidence.PREDICTIONS, threat=None): predictions})
+    # What the white-box arm and the spectrum rest on, in dependency order.
+    for kind in (Evidence.TEMPERATURE, Evidence.PROBE_SAMPLE, Evidence.GRADIENT_PROBE, Evidence.GRADIENT_HEALTH):
+        threat = THREAT if kind in PER_THREAT else None
+        item = FITS[kind].fit(store, threat) if kind in FITS else collect(kind, store)
+        store = store.with_item(EvidenceKey(kind=kind, threat=threat), item)
     found = [
         collect(kind, store) for kind in (Evidence.WORST_CASE_WHITE_BOX, Evidence.WORST_CASE_BLACK_BOX, Evidence.FISHER_SPECTRUM)
     ]
