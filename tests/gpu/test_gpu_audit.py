@@ -109,7 +109,7 @@ def gathered(device: str) -> Gathered:
     predictions = collect(Evidence.PREDICTIONS, EvidenceStore())
     store = EvidenceStore({EvidenceKey(kind=Evidence.PREDICTIONS, threat=None): predictions})
     # What the white-box arm and the spectrum rest on, in dependency order.
-    for kind in (Evidence.TEMPERATURE, Evidence.PROBE_SAMPLE, Evidence.GRADIENT_PROBE, Evidence.GRADIENT_HEALTH):
+    for kind in (Evidence.TEMPERATURE, Evidence.PROBE_SAMPLE, Evidence.PROBE, Evidence.GRADIENT_PROBE, Evidence.GRADIENT_HEALTH):
         threat = THREAT if kind in PER_THREAT else None
         item = FITS[kind].fit(store, threat) if kind in FITS else collect(kind, store)
         store = store.with_item(EvidenceKey(kind=kind, threat=threat), item)
