@@ -206,13 +206,11 @@ def images_sent(kind: Evidence, settings: Settings, forward: int, dimension: int
         # The rays of one image are walked together, the few that are left at the end too.
         outwards, halvings = whole_blocks(2 * DIRECTIONS) * POINTS, whole_blocks(2 * DIRECTIONS) * HALVINGS
         return averaged * min(samples, settings.profile.boundary_samples) * (outwards + halvings)
-    if kind is Evidence.CERTIFICATION:
-        # Its examples may lie in several chunks, and their copies are drawn in several parts, each asked about in whole blocks.
-        return forward * whole_blocks(min(samples, settings.profile.certified_samples))
-    if kind is Evidence.CORRUPTIONS:
-        return forward * whole_blocks(min(samples, settings.profile.corruption_samples))
-    if kind is Evidence.SEQUENCES:
-        return forward * whole_blocks(min(samples, settings.profile.sequence_samples))
+    if kind in (Evidence.CERTIFICATION, Evidence.CORRUPTIONS, Evidence.SEQUENCES):
+        # Their examples may lie in several chunks, and copies are made in several parts, each asked about in whole blocks.
+        most = examples_at_most(kind, settings)
+        assert most is not None, "these kinds are gathered on the first examples only"
+        return forward * whole_blocks(min(samples, most))
     if kind is not Evidence.FISHER_ESTIMATE:
         # Attacks ask about all that is left of a chunk at once, which is a number of whole blocks.
         return forward * whole_blocks(samples)
