@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from audit.corruptions.kinds import corrupted, levels_of
 from audit.corruptions.parameters import BENCHMARK_KINDS, SEVERITIES
 from audit.data import Dataset
 from audit.engine.summary import class_name, predictions_of
-from audit.engine.table import save_image
+from audit.engine.table import save_pair
 from audit.evidence import Bools, Corruptions, Evidence, EvidenceKey, EvidenceStore, Floats, Ints, ReferenceAttack
 from audit.metrics.calibration import bins_of
 from audit.result import (
@@ -31,7 +30,6 @@ from audit.result import (
 )
 from audit.settings import Settings
 
-log = logging.getLogger(__name__)
 
 # One mistake for each of the kinds that cost most.
 SHOWN_CORRUPTIONS = 8
@@ -146,14 +144,10 @@ def with_corruptions(
         if settings.keep_images and evidence.source == "made here":
             levels = levels_of(torch.from_numpy(dataset.images(indices[position : position + 1])))
             changed = next(corrupted(levels, kind, [example.example_id], settings.seed, severities=(mistake.severity,)))
-            names = [f"{FAILURES_FOLDER}/{index}-corrupted-{number:02d}-{face}.png" for face in ("clean", "corrupted")]
-            try:
-                (folder / FAILURES_FOLDER).mkdir(exist_ok=True)
-                for name, image in zip(names, (levels, changed), strict=True):
-                    save_image(np.asarray(image[0].numpy() / 255, dtype=np.float32), folder / name)
-                example = replace(example, clean_image=names[0], corrupted_image=names[1])
-            except OSError as error:
-                log.warning("an example image cannot be written (%s)", error.strerror)
+            clean, altered = (f"{FAILURES_FOLDER}/{index}-corrupted-{number:02d}-{face}.png" for face in ("clean", "corrupted"))
+            before, after = (np.asarray(image[0].numpy() / 255, dtype=np.float32) for image in (levels, changed))
+            if save_pair((before, after), (clean, altered), folder):
+                example = replace(example, clean_image=clean, corrupted_image=altered)
         examples.append(example)
     return replace(
         model,

@@ -171,26 +171,31 @@ def save_image(image: Images, path: Path) -> None:
     Image.fromarray(pixels[0] if pixels.shape[0] == 1 else pixels.transpose(1, 2, 0)).save(path)
 
 
-def write_failures(failures: Sequence[Failure], model: int, folder: Path) -> tuple[FailureExample, ...]:
-    """Write the images that were kept below `folder`; returns the records with their relative paths.
+def save_pair(images: tuple[Images, Images], names: tuple[str, str], folder: Path) -> bool:
+    """Write the two images (c, h, w) of an example below `folder`; false where they cannot be written, and then neither is there.
 
     A disk that takes no more costs an example its images, not the audit its numbers.
     """
+    try:
+        for image, name in zip(images, names, strict=True):
+            (folder / name).parent.mkdir(exist_ok=True)
+            save_image(image, folder / name)
+    except OSError as error:
+        log.warning("an example image cannot be written (%s)", error.strerror)
+        for name in names:
+            (folder / name).unlink(missing_ok=True)
+        return False
+    return True
+
+
+def write_failures(failures: Sequence[Failure], model: int, folder: Path) -> tuple[FailureExample, ...]:
+    """Write the images that were kept below `folder`; returns the records with their relative paths."""
     records = []
     for index, failure in enumerate(failures):
-        if failure.images is None:
-            records.append(failure.record)
-            continue
-        clean, adversarial = (f"{FAILURES_FOLDER}/{model}-{index:03d}-{face}.png" for face in ("clean", "adversarial"))
-        try:
-            (folder / FAILURES_FOLDER).mkdir(exist_ok=True)
-            save_image(failure.images.clean, folder / clean)
-            save_image(failure.images.adversarial, folder / adversarial)
-        except OSError as error:
-            log.warning("an example image cannot be written (%s)", error.strerror)
-            for name in (clean, adversarial):
-                (folder / name).unlink(missing_ok=True)
-            records.append(failure.record)
-            continue
-        records.append(replace(failure.record, clean_image=clean, adversarial_image=adversarial))
+        record = failure.record
+        if failure.images is not None:
+            clean, adversarial = (f"{FAILURES_FOLDER}/{model}-{index:03d}-{face}.png" for face in ("clean", "adversarial"))
+            if save_pair((failure.images.clean, failure.images.adversarial), (clean, adversarial), folder):
+                record = replace(record, clean_image=clean, adversarial_image=adversarial)
+        records.append(record)
     return tuple(records)

@@ -228,8 +228,11 @@ def test_a_disk_that_fills_up_costs_the_images_only(model, monkeypatch):
     monkeypatch.setattr(table, "save_image", full)
     done = small(model)
     assert done.exit_code == 0, done.output
-    failures = result().models[0].failures
-    assert failures and all(failure.clean_image is None and failure.adversarial_image is None for failure in failures)
+    examined = result().models[0]
+    assert examined.failures and all(
+        failure.clean_image is None and failure.adversarial_image is None for failure in examined.failures
+    )
+    assert examined.corruption_examples and all(example.corrupted_image is None for example in examined.corruption_examples)
     assert not list(Path("out/failures").iterdir())
 
 
