@@ -30,7 +30,6 @@ from audit.result import (
 )
 from audit.settings import Settings
 
-
 # One mistake for each of the kinds that cost most.
 SHOWN_CORRUPTIONS = 8
 
