@@ -35,8 +35,8 @@ def test_each_has_its_image_and_its_direction(tmp_path):
     _, parsed = page(tmp_path, result)
     images = [attributes for tag, attributes in parsed.tags if tag == "img"]
     assert len(images) == 2 * 3 + 3 * len(result.models[0].failures)
-    assert "zero predicted λ 1.50 × 10 8 (exact)" in parsed.text
-    assert "taken for eight 0.25" in parsed.text and "(exact), effective rank 2.25. Image test-1." in parsed.text
+    assert "zero , answered right λ 1.50 × 10 8 (exact)" in parsed.text
+    assert "taken for eight 0.25" in parsed.text and "(exact), effective rank 2.25. Image test-1" in parsed.text
     assert "it is turned so that its largest entry is light" in parsed.text and "Without images" not in parsed.text
 
 
