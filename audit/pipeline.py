@@ -27,6 +27,7 @@ from audit.engine.measure import Gathered
 from audit.engine.natural import with_corruptions
 from audit.engine.ranking import rankings
 from audit.engine.sample import DataRequest, Sample, describe, draw, with_stated_names
+from audit.engine.sensitive import with_sensitive
 from audit.engine.stages import gather_stages
 from audit.engine.subject import Subject, open_subject
 from audit.engine.summary import failures
@@ -168,7 +169,8 @@ def _audit(request: AuditRequest, sample: Sample, on: Grounds, folder: Path, jou
         chosen = failures(gathered.store, dataset.class_names, settings.threats, settings.shown_failures)
         shown = write_failures(chosen, index, folder)
         found = conclude(subject, gathered, dataset, settings, shown, time.monotonic() - started)
-        results.append(with_corruptions(found, gathered.store, sample, settings, index, folder))
+        found = with_corruptions(found, gathered.store, sample, settings, index, folder)
+        results.append(with_sensitive(found, gathered.store, dataset.class_names, index, folder))
         stores.append(gathered.store)
 
     result = AuditResult(

@@ -89,7 +89,7 @@ def columns(store: EvidenceStore, model: int) -> dict[str, pa.Array]:
     return {name: value if isinstance(value, pa.Array) else pa.array(value) for name, value in found.items()}
 
 
-def _without_fit(store: EvidenceStore) -> bool:
+def without_fit(store: EvidenceStore) -> bool:
     """Whether the temperature's fit ran into its bound, where nothing at that temperature counts as measured."""
     fit = EvidenceKey(kind=Evidence.TEMPERATURE)
     return fit in store and store.get_as(Temperature, fit).at_limit
@@ -103,7 +103,7 @@ def _fisher(store: EvidenceStore, rows: int) -> dict[str, pa.Array]:
     if exact in store:
         evidence = store.get_as(FisherSpectrum, exact)
         found["lambda_max_raw"] = spread(evidence.lambda_max_raw, evidence.positions, rows)
-        if fit in store and not _without_fit(store):
+        if fit in store and not without_fit(store):
             fitted = evidence.lambda_max
             found["lambda_max_T"] = spread(fitted, evidence.positions, rows)
             found["lambda_max_residual"] = spread(evidence.residual, evidence.positions, rows)
@@ -122,8 +122,8 @@ def _fisher(store: EvidenceStore, rows: int) -> dict[str, pa.Array]:
         found["lambda_estimate_status"] = pa.array(status.tolist(), type=pa.string())
         unfitted = np.full_like(estimate.lambda_max, np.nan)
         for name, values in (
-            ("lambda_estimate_T", unfitted if _without_fit(store) else estimate.lambda_max),
-            ("fisher_trace_estimate", unfitted if _without_fit(store) else estimate.trace),
+            ("lambda_estimate_T", unfitted if without_fit(store) else estimate.lambda_max),
+            ("fisher_trace_estimate", unfitted if without_fit(store) else estimate.trace),
             ("lambda_estimate_raw", estimate.lambda_max_raw),
             ("lambda_estimate_relative_error", estimate.standard_error),
         ):

@@ -3,8 +3,9 @@
 A library picks its kernels by the shape of its input, so a row's result moves by about 1e-5 with the size of its batch.
 With one fixed shape it is bit-identical under permutation, chunking and partial fill, as far as the kernels for that shape treat
 all rows alike. Those of very small matrix products may not: MKL 2024.2 with AVX-512 adds up every other row differently where a
-layer of two outputs and 32 to 79 inputs meets a block of 2 to 8 rows (never at one of 16 to 128, nor with 5 or 10 outputs), and
-another processor did so for 35 inputs and 5 outputs in a block of 32. There a score depends on its row by rounding, some 1e-7.
+layer of two outputs and some widths between 32 and 79 inputs meets a block of 2 to 8 rows (of the sizes tried, at none from 16 to
+128, and at none with 5 or 10 outputs), and another processor did so for 35 inputs and 5 outputs in a block of 32. There a score
+depends on its row by rounding, some 1e-7.
 """
 
 from __future__ import annotations

@@ -43,6 +43,7 @@ from audit.result.tables import FailureExample as FailureExample
 from audit.result.tables import LayerRow as LayerRow
 from audit.result.tables import Reliability as Reliability
 from audit.result.tables import ReliabilityBin as ReliabilityBin
+from audit.result.tables import SensitiveExample as SensitiveExample
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -77,6 +78,7 @@ class ModelResult:
     corruptions: CorruptionTable | None = None
     corruption_examples: tuple[CorruptionExample, ...] = ()
     reliability: tuple[Reliability, ...] = ()
+    sensitive_examples: tuple[SensitiveExample, ...] = ()
 
     def metric(self, key: str) -> MetricRecord | None:
         """The record with this key, or None."""

@@ -135,6 +135,25 @@ class CorruptionExample:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SensitiveExample:
+    """An example of large lambda_max at the fitted temperature, in 1 / pixel range²; `status` is exact, iterated or estimated.
+
+    `confidence` is the raw outputs' and None without scores. Paths are None as in a `FailureExample`, and of an estimate from
+    queries, which has no direction. In the direction's image mid-grey is 0, and the largest entry in size is turned to be positive.
+    """
+
+    example_id: str
+    label: str
+    predicted: str
+    confidence: float | None
+    lambda_max: float
+    effective_rank: float
+    status: str
+    clean_image: str | None = None
+    direction_image: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReliabilityBin:
     """Answers of similar confidence: their mean confidence, and how many of them are right, with an interval."""
 

@@ -31,6 +31,7 @@ from audit.sinks.report_results import (
     ranking_tables,
     slice_tables,
 )
+from audit.sinks.report_sensitive import SensitiveView, sensitive_view
 
 _HEADINGS = (
     ("record", "Record"),
@@ -96,6 +97,7 @@ class Report:
     slices: tuple[ClassTable, ...]
     fisher_panels: Panels
     margin_panels: Panels
+    sensitive: SensitiveView
     temperatures: str
     metrics: MetricTables
     layers: tuple[LayerTable, ...]
@@ -147,6 +149,7 @@ def view(result: AuditResult, table: ExampleTable, folder: Path, clauses: tuple[
         slices=slice_tables(result, labels),
         fisher_panels=lambda_panels(result, labels, table),
         margin_panels=margin_panels(result, labels, table),
+        sensitive=sensitive_view(result, labels, folder),
         temperatures=_temperatures(result, labels),
         metrics=metric_tables(result, labels),
         layers=layer_tables(result, labels),

@@ -233,6 +233,7 @@ def test_a_disk_that_fills_up_costs_the_images_only(model, monkeypatch):
         failure.clean_image is None and failure.adversarial_image is None for failure in examined.failures
     )
     assert examined.corruption_examples and all(example.corrupted_image is None for example in examined.corruption_examples)
+    assert examined.sensitive_examples and all(example.direction_image is None for example in examined.sensitive_examples)
     assert not list(Path("out/failures").iterdir())
 
 
