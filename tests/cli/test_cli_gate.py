@@ -91,7 +91,7 @@ class Gated:
 
 
 @pytest.fixture(scope="module")
-def gated(digits_store, tmp_path_factory) -> Gated:
+def gated(digits_store, tmp_path_factory, few_metrics_throughout) -> Gated:
     place = tmp_path_factory.mktemp("gated")
     uri = f"sqlite:///{place / 'mlflow.db'}"
     sources = []
