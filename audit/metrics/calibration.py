@@ -120,7 +120,7 @@ def calibration_error_corrupted(corruptions: Corruptions) -> Estimate:
     >>> import numpy as np
     >>> right = np.broadcast_to(np.repeat([True, False], [14, 6])[:, None, None], (20, 1, 5))
     >>> evidence = SimpleNamespace(
-    ...     positions=np.arange(20), kinds=("fog",), correct=right, confidence=0.9 + 0 * right, no_scores=None
+    ...     positions=np.arange(20), kinds=("fog",), left_out=(), correct=right, confidence=0.9 + 0 * right, no_scores=None
     ... )
     >>> round(calibration_error_corrupted(corruptions=evidence).value, 3)
     0.17

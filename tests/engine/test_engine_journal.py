@@ -19,6 +19,7 @@ from policy_text import open_policy
 
 from audit import data, models
 from audit.collect import COLLECTORS
+from audit.data.corrupted import CorruptedFiles
 from audit.data.sampling import chunks, sample
 from audit.engine import fingerprint
 from audit.engine.folder import prepare_folder
@@ -37,6 +38,8 @@ from audit.vocabulary import Capability, Threat
 
 THREATS = (Threat.parse("linf:0.15"), Threat.parse("l2:0.5"))
 SETTINGS = replace(Settings.of("quick"), threats=THREATS, samples=80, chunk_rows=32)
+
+NOWHERE = {"kinds": ("fog",), "folder": Path(), "files": {}, "image_shape": (1, 8, 8), "resize": None}
 
 
 def silent(_):
@@ -202,6 +205,20 @@ def test_a_setting_invalidates_just_what_depends_on_it(gathered, tmp_path, chang
             if before.fingerprints(key, needs) != after.fingerprints(key, needs):
                 changed.add(key.kind.value)
     assert changed == invalid
+
+
+def test_another_folder_of_corrupted_images_invalidates_the_answers_to_it(gathered, tmp_path):
+    dataset, indices = data.load("digits:test"), sample(data.load("digits:test"), 40, 0)
+    keys = [EvidenceKey(kind=kind) for kind in (Evidence.CORRUPTIONS, Evidence.SEQUENCES)]
+    folders = [None, *(CorruptedFiles(**{**NOWHERE, "digest": digest}) for digest in ("a", "a", "b"))]
+    with open_journal(tmp_path) as journal:
+        prints = [
+            [Gatherer(*(gathered.classifier, dataset, indices, SETTINGS, journal, silent), corrupted=folder).fingerprints(key, ())]
+            for folder in folders
+            for key in keys
+        ]
+    made, sequences, first, _, again, _, other, last = prints
+    assert first == again and made != first != other != made and sequences == last
 
 
 def test_another_model_image_or_block_has_another_fingerprint(gathered, digits_store):
