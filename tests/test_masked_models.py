@@ -33,6 +33,8 @@ SMALL = replace(
     curve_queries=20,
     fisher_samples=10,
     fisher_directions=4,
+    corruption_samples=8,
+    sequence_samples=3,
 )
 ESCALATION = {norm: (*small_arms.pgd(margin=20), *small_arms.queries(1, 120)[1:][: norm is Norm.LINF]) for norm in Norm}
 
