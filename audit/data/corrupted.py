@@ -130,6 +130,13 @@ def load_corrupted(folder: Path, clean: CleanData, indices: Ints, resize: Resize
     Raises:
         DataError: the folder is in no known form, lacks a severity or images of these examples, or does not belong to these data.
     """
+    try:
+        return _load(folder, clean, indices, resize)
+    except OSError as error:
+        raise refused(folder, error) from None
+
+
+def _load(folder: Path, clean: CleanData, indices: Ints, resize: Resize | None) -> CorruptedImages:
     if not folder.exists():
         raise missing(folder)
     if not folder.is_dir():

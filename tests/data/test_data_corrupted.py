@@ -204,3 +204,14 @@ def test_folders_of_something_else(tmp_path, names, words):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(DataError, match="is no folder"):
         load_corrupted(tmp_path / "file", clean, np.arange(3))
+
+
+def test_a_folder_that_may_not_be_read(tmp_path, monkeypatch):
+    clean, folder = clean_arrays(tmp_path / "clean"), corrupted_tree(tmp_path / "c")
+
+    def forbidden(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_dir", forbidden)
+    with pytest.raises(DataError, match="no permission to read"):
+        load_corrupted(folder, clean, np.arange(3))
