@@ -33,7 +33,7 @@ SIZES, SAMPLES, SEEDS = (32, 224), 500, range(3)
 COUNTS = {32: 60, 224: 12}
 # How much mean and standard deviation of the change may differ, in shares of the standard deviation. What one random shape per
 # image makes (fog, motion, ...) varies between images; the library's ice is photographs.
-NEAR, RANDOM_SHAPES, ICE = 0.03, 0.15, 0.6
+NEAR, RANDOM_SHAPES, ICE = 0.03, 0.15, 0.8
 SHAPED = ("glass_blur", "motion_blur", "snow", "fog", "elastic_transform", "spatter")
 MOST_ERROR_APART = 0.02
 LEAST_SPEED_UP, LEAST_SPEED_UP_OF_A_KIND = 5, 1 / 1.5
