@@ -168,7 +168,7 @@ def test_why_not_speaks_in_words():
     assert all(why_not(kind, {}) is None for kind in Evidence)
     assert why_not(Evidence.WORST_CASE_WHITE_BOX, lacking) == "ONNX Runtime has no backward pass"
     led = {Evidence.GRADIENT_PROBE, Evidence.GRADIENT_HEALTH, Evidence.WORST_CASE_WHITE_BOX, Evidence.FISHER_SPECTRUM}
-    led |= {Evidence.BOUNDARY_STEPS, Evidence.MINIMAL_PERTURBATIONS}
+    led |= {Evidence.BOUNDARY_STEPS, Evidence.MINIMAL_PERTURBATIONS, Evidence.ARCHITECTURE_BOUND}
     led |= {Evidence.UNIVERSAL_PERTURBATION, Evidence.UNIVERSAL_EFFECT}
     queried = set(Evidence) - led
     assert {kind for kind in Evidence if why_not(kind, lacking) is None} == queried
