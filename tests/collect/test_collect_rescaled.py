@@ -62,6 +62,7 @@ def test_the_headline_keeps_three_digits(measured, factor):
         (fisher.fisher_trace, {}),
         (fisher.fisher_effective_rank, {}),
         (kl_radius.kl_radius, {}),
+        (kl_radius.kl_radius_linf, {}),
     ):
         assert of(scaled, function, **options) == pytest.approx(of(base, function, **options), rel=5e-4), function.id
     queried = of(scaled, fisher.fisher_spectral_norm_estimate, variant="median")
