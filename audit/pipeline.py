@@ -52,9 +52,10 @@ class AuditRequest:
 
     `input_spec` is options text or a TOML file. `output` names the models' output that holds the scores, where there are several.
     `expect_sha256` are the digests that the models' files must have, in the order of `models`, the reference last. `black_box`
-    audits by queries only, whatever a model could do; `surrogate` is the model that transfer attacks are crafted on. `resume` goes
-    on with an unfinished audit in `out`; `reuse` are result folders of earlier audits whose evidence is taken where its
-    fingerprint is the same. `time_budget` (seconds) bounds the examples, `limits` what is asked of an endpoint or a function.
+    audits by queries only, whatever a model could do; `surrogate` is the model that transfer attacks are crafted on. `corrupted` is
+    a folder of corrupted images of the data. `resume` goes on with an unfinished audit in `out`; `reuse` are result folders of
+    earlier audits whose evidence is taken where its fingerprint is the same. `time_budget` (seconds) bounds the examples, `limits`
+    what is asked of an endpoint or a function.
     """
 
     models: tuple[str, ...]
@@ -68,6 +69,7 @@ class AuditRequest:
     skip_unreadable: bool = False
     train_data: str | None = None
     profile_data: str | None = None
+    corrupted: Path | None = None
     surrogate: str | None = None
     input_spec: str | None = None
     output: str | None = None
@@ -93,6 +95,7 @@ class AuditRequest:
             skip_unreadable=self.skip_unreadable,
             train=self.train_data,
             profile=self.profile_data,
+            corrupted=self.corrupted,
             tracking_uri=self.tracking_uri,
         )
 
@@ -123,7 +126,7 @@ def run_audit(request: AuditRequest, listen: Listener = _silent) -> AuditRun:
         registry_uri=request.registry_uri,
     )
     sample = draw(request.data_request, request.settings)
-    request = replace(request, settings=request.settings.for_images(sample.dataset.image_shape))
+    request = replace(request, settings=sample.fitted(request.settings))
     folder = prepare_folder(request.out, resume=request.resume)
     with open_journal(folder, request.reuse) as journal:
         set_aside(folder)
@@ -148,14 +151,14 @@ def run_audit(request: AuditRequest, listen: Listener = _silent) -> AuditRun:
 
 
 def _audit(request: AuditRequest, sample: Sample, on: Grounds, folder: Path, journal: Journal, listen: Listener) -> AuditRun:
-    settings, indices = request.settings, sample.indices
+    settings = request.settings
     classifiers, sample = load_models(request, sample)
     dataset = sample.dataset
     if request.time_budget is not None:
         journal.begin()
         on_part = partial(gather_part, request, classifiers, sample, journal=journal, listen=listen)
-        indices = affordable(request.time_budget, on_part, indices, settings, journal)
-    subjects = open_subjects(request, classifiers, replace(sample, indices=indices), journal, listen)
+        sample = replace(sample, indices=affordable(request.time_budget, on_part, sample.indices, settings, journal))
+    subjects = open_subjects(request, classifiers, sample, journal, listen)
     # From here on there is something to go on with; a model that was refused leaves the folder as it was.
     journal.begin()
 
@@ -166,20 +169,24 @@ def _audit(request: AuditRequest, sample: Sample, on: Grounds, folder: Path, jou
         chosen = failures(gathered.store, dataset.class_names, settings.threats, settings.shown_failures)
         shown = write_failures(chosen, index, folder)
         found = conclude(subject, gathered, dataset, settings, shown, time.monotonic() - started)
-        found = with_corruptions(found, gathered.store, dataset, indices, settings, index, folder)
+        found = with_corruptions(found, gathered.store, sample, settings, index, folder)
         results.append(with_sensitive(found, gathered.store, dataset.class_names, index, folder))
         stores.append(gathered.store)
 
-    identity = describe(dataset, indices, sample.train, settings)
     result = AuditResult(
         id=journal.decided("id", uuid.uuid4().hex),
         created=journal.decided("created", datetime.now(UTC).isoformat(timespec="seconds")),
         profile=settings.profile.name,
         threats=tuple(map(str, settings.threats)),
-        data=identity,
+        data=describe(sample, settings),
         models=tuple(results),
         rankings=rankings(stores, settings.threats, [model.skipped for model in results]),
-        manifest=manifest(request.command, settings, results[0].identity.device),
+        manifest=manifest(
+            request.command,
+            settings,
+            results[0].identity.device,
+            None if sample.corrupted is None else sample.corrupted.digest,
+        ),
         images_kept=settings.keep_images,
     )
     result = judged(result, stores, on)
@@ -252,6 +259,7 @@ def open_subjects(
         apart=set_apart(sample.dataset, sample.indices, request.settings, sample.profile),
         allow_chance=request.allow_chance,
         surrogate=surrogate,
+        corrupted=sample.corrupted,
     )
     # The reference first: what it gives is evidence of the models that are compared with it.
     audited = len(request.models)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
-from audit.collect import COLLECTORS, FITS, arms, why_not
+from audit.collect import COLLECTORS, FITS, arms, corruptions, why_not
 from audit.collect.costs import AVERAGED_OPENING_CALLS, OPENING_CALLS, escalated_passes, images_sent, not_repeatable, passes
 from audit.evidence import OF_REFERENCE, PER_THREAT, Evidence, EvidenceKey
 from audit.metrics.honesty import CHECKED
@@ -48,19 +48,20 @@ class Stage:
 class Plan:
     """Stages in the order they run, evidence that cannot be gathered with the reason, and the values that follow.
 
-    `attacks_not_run` are attacks of the profile that this model is spared, with the reason. Each pass counts `averaged` times.
+    `not_run` are attacks of the profile that this model is spared and kinds of corruption that a folder lacks, with the reason.
+    Each pass counts `averaged` times.
     """
 
     stages: tuple[Stage, ...]
     skipped: Mapping[EvidenceKey, str]
     metrics: tuple[PlannedMetric, ...]
-    attacks_not_run: Mapping[str, str] = field(default_factory=dict)
+    not_run: Mapping[str, str] = field(default_factory=dict)
     averaged: int = 1
 
     @property
     def left_out(self) -> dict[str, str]:
         """What is not gathered or not run, in words, and why."""
-        return {**{str(key): because for key, because in self.skipped.items()}, **self.attacks_not_run}
+        return {**{str(key): because for key, because in self.skipped.items()}, **self.not_run}
 
 
 def plan(
@@ -116,7 +117,10 @@ def plan(
         stages=tuple(stages),
         skipped=skipped,
         metrics=metrics,
-        attacks_not_run=dict(pair for threat in settings.threats for pair in arms.not_run(settings, lacks, classes, threat)),
+        not_run={
+            **dict(pair for threat in settings.threats for pair in arms.not_run(settings, lacks, classes, threat)),
+            **corruptions.not_there(settings),
+        },
         averaged=averaged,
     )
 

@@ -30,6 +30,7 @@ class Settings:
 
     `eot` is how many calls are averaged where a model answers at random, 1 for none. `halved_from` is the block size that did not
     fit into memory, None where the first one did. `layers` are patterns of the inner layers to look at, none for all.
+    `corrupted_kinds` are those of a folder of corrupted images, none where corruptions are made here.
     """
 
     profile: Profile
@@ -44,6 +45,7 @@ class Settings:
     keep_images: bool = True
     eot: int = 1
     layers: tuple[str, ...] = ()
+    corrupted_kinds: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, profile_name: str) -> Settings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -15,6 +16,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from few_metrics import leave_out_costly_metrics
+
 torch.set_num_threads(1)
 
 
@@ -25,6 +28,36 @@ def own_folder(tmp_path, monkeypatch):
     # mlflow.set_tracking_uri and its like leave their choice behind in the environment.
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI", "MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def few_metrics(monkeypatch):
+    """For a test of what is done with an audit, whatever it measured."""
+    leave_out_costly_metrics(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def few_metrics_throughout():
+    """The same for all tests and fixtures of a module."""
+    with pytest.MonkeyPatch.context() as patch:
+        leave_out_costly_metrics(patch)
+        yield
+
+
+@pytest.fixture
+def few_examples(monkeypatch):
+    """For a test that must measure everything, of a model that answers slowly: `quick` on fewer examples."""
+    from audit import profiles
+
+    quick = replace(
+        profiles.profile("quick"),
+        boundary_samples=2,
+        certified_samples=3,
+        corruption_samples=8,
+        sequence_samples=4,
+        fisher_samples=8,
+    )
+    monkeypatch.setattr(profiles, "PROFILES", (quick, *profiles.PROFILES[1:]))
 
 
 @pytest.fixture(scope="session")

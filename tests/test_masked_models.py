@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import small_arms
 import torch
+from few_metrics import leave_out_costly_metrics
 from masked_models import ColdSoftmax, RandomResizing, RoundedInputs, k_winners_cnn
 
 from audit import data, pipeline, profiles
@@ -32,6 +33,8 @@ SMALL = replace(
     curve_queries=20,
     fisher_samples=10,
     fisher_directions=4,
+    corruption_samples=8,
+    sequence_samples=3,
 )
 ESCALATION = {norm: (*small_arms.pgd(margin=20), *small_arms.queries(1, 120)[1:][: norm is Norm.LINF]) for norm in Norm}
 
@@ -51,13 +54,15 @@ def standard(digits):
 def audited(tmp_path, monkeypatch):
     """Audits a network, and gives its result and the folder."""
 
-    def run(network, *threats, samples=130, only_asked=False, **options):
+    def run(network, *threats, samples=130, only_asked=False, every_metric=False, **options):
         def load(ref, **_):
             classifier = wrap(network, image_shape=(1, 8, 8), device="cpu")
             return black_box(classifier, "it can only be asked here") if only_asked else classifier
 
         monkeypatch.setattr(pipeline.models, "load", load)
         monkeypatch.setattr(profiles, "ESCALATION", ESCALATION)
+        if not every_metric:
+            leave_out_costly_metrics(monkeypatch)
         settings = Settings(profile=SMALL, threats=tuple(map(Threat.parse, threats)), samples=samples)
         request = AuditRequest(models=("models:/digits/1",), data="digits:test", settings=settings, out=tmp_path / "out", **options)
         return run_audit(request).result, tmp_path / "out"
@@ -139,9 +144,9 @@ def test_fewer_examples_leave_out_what_needs_a_hundred(audited, standard):
 
 
 def test_epsilon_zero_and_one_have_defined_outcomes(audited, standard):
-    result, _ = audited(standard, "linf:0", samples=60)
+    result, _ = audited(standard, "linf:0", samples=60, every_metric=True)
     assert all(statuses(result)[number] == "not_run" for number in (2, 3, 4, 5, 6)) and raised(result) <= CONFIDENT
-    result, _ = audited(standard, "linf:1", samples=60)
+    result, _ = audited(standard, "linf:1", samples=60, every_metric=True)
     assert statuses(result)[2] == statuses(result)[3] == "pass"
 
 
@@ -160,7 +165,7 @@ class Constant(torch.nn.Module):
 
 
 def test_a_constant_model_has_no_gradients_and_no_robustness(audited):
-    result, _ = audited(Constant(), "linf:0.05", samples=60, allow_chance=True)
+    result, _ = audited(Constant(), "linf:0.05", samples=60, every_metric=True, allow_chance=True)
     found = {check.number: check for check in result.models[0].checks}
     assert found[1].status == found[9].status == "warn" and "100.0%" in found[9].found
     # It is right on one class only.

@@ -12,7 +12,7 @@ from mlflow_sample import record
 
 from audit import statistics
 from audit.pairing import Difference, NotComparable, comparability, difference, value_of
-from audit.result import Failed, Measured, Undefined
+from audit.result import CorruptionTable, Failed, Measured, Undefined
 
 GENERATOR = np.random.default_rng(0)
 
@@ -170,6 +170,20 @@ def test_other_surrogates_and_means_are_other_attacks(what, one, other, blocked)
     assert what not in {found.what for found in comparability(changed(one), changed(one))}
     # A model that needs no mean is compared with one that does.
     assert "averaging" not in {found.what for found in comparability(plain, changed(other))}
+
+
+def test_other_corrupted_images_prevent_what_reads_them():
+    plain = audited({CLEAN: first(90)})
+
+    def from_source(source):
+        table = CorruptionTable(samples=90, clean_error=0.1, source=source, rows=())
+        return replace(plain, result=replace(plain.result, models=(replace(plain.model, corruptions=table),)))
+
+    made, read = from_source("made here"), from_source("a folder in the form of CIFAR-10-C, sha256 00")
+    obstacle = next(found for found in comparability(made, read) if found.what == "corrupted images")
+    assert obstacle.blocks("corruption_error/fog") and not obstacle.blocks(CLEAN)
+    for same in ((read, read), (made, plain)):
+        assert "corrupted images" not in {found.what for found in comparability(*same)}
 
 
 def test_another_reference_prevents_what_is_relative_to_it():

@@ -56,6 +56,12 @@ _AUDITED = (
         help="Other data that the ranges of neurons are taken from.  [default: a part of the data that is not scored]",
     ),
     click.option(
+        "--corrupted",
+        type=click.Path(path_type=Path),
+        metavar="FOLDER",
+        help="Corrupted images of the data, laid out as CIFAR-10-C or ImageNet-C.  [default: they are made]",
+    ),
+    click.option(
         "--layers",
         multiple=True,
         metavar="PATTERN",

@@ -56,6 +56,7 @@ def command(models: tuple[str, ...], data: str, timed: bool, as_json: bool, **op
         resize=options["resize"],
         skip_unreadable=options["skip_unreadable"],
         profile_data=options["profile_data"],
+        corrupted=options["corrupted"],
         input_spec=options["input_spec"],
         output=options["output"],
         trust=options["trust"],
@@ -67,7 +68,7 @@ def command(models: tuple[str, ...], data: str, timed: bool, as_json: bool, **op
         limits=limits_of(max_queries=options["max_queries"], rate_limit=options["rate_limit"]),
     )
     sample = draw(request.data_request, settings)
-    request = replace(request, settings=settings.for_images(sample.dataset.image_shape))
+    request = replace(request, settings=sample.fitted(settings))
     indices = sample.indices
     with (
         json_only(as_json),

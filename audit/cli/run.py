@@ -81,6 +81,7 @@ def command(
         skip_unreadable=options["skip_unreadable"],
         train_data=train_data,
         profile_data=options["profile_data"],
+        corrupted=options["corrupted"],
         policy=policy,
         input_spec=options["input_spec"],
         output=options["output"],

@@ -116,7 +116,7 @@ def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str]
             assert key.threat is not None, "noise belongs to a threat"
             return (COPIES, 0) if key.threat.norm is Norm.LINF else (0, 0)
         case Evidence.CORRUPTIONS:
-            return len(KINDS) * len(SEVERITIES), 0
+            return len(settings.corrupted_kinds or KINDS) * len(SEVERITIES), 0
         case Evidence.SEQUENCES:
             return len(FAMILIES) * FRAMES, 0
         case Evidence.REFERENCE_PREDICTIONS | Evidence.REFERENCE_CORRUPTIONS | Evidence.REFERENCE_SEQUENCES:

@@ -31,6 +31,7 @@ from audit.data import mlflow_artifacts
 from audit.data.arrays import ArrayDataset
 from audit.data.builtin import REFERENCES, load_digits
 from audit.data.class_names import read_class_names
+from audit.data.corrupted import CorruptedImages, load_corrupted
 from audit.data.decode import SUFFIXES
 from audit.data.files import check_regular, refused, shown
 from audit.data.idx import is_idx_folder, load_idx_file, load_idx_folder
@@ -48,7 +49,9 @@ from audit.errors import DataError
 from audit.evidence import Images, Ints, Strings
 from audit.text import redact
 
-__all__ = ["ACCEPTED", "Chunk", "Dataset", "Resize", "load", "named_by_model", "read_class_names"]
+__all__ = [
+    "ACCEPTED", "Chunk", "CorruptedImages", "Dataset", "Resize", "load", "load_corrupted", "named_by_model", "read_class_names",
+]  # fmt: skip
 
 ACCEPTED = (
     "accepted are digits, digits:train, digits:test, a folder of class folders, a folder of MNIST-style idx files or one "
@@ -105,12 +108,16 @@ class Dataset(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """A run of consecutive sampled examples; `positions` (n,) are their places in the sample's canonical order."""
+    """A run of consecutive sampled examples; `positions` (n,) are their places in the sample's canonical order.
+
+    `corrupted` are the corrupted images of a folder, by example id; None where corruptions are made from the images.
+    """
 
     positions: Ints
     ids: Strings
     labels: Ints
     images: Images
+    corrupted: CorruptedImages | None = None
 
 
 def load(

@@ -57,9 +57,9 @@ def _load(images_path: Path, labels_path: Path, reference: str) -> ArrayDataset:
     where = shown(images_path)
     check_regular(images_path)
     stamp = file_stamp(images_path)
-    dtype, shape, offset, fortran = _header(images_path)
+    dtype, shape, offset, fortran = array_header(images_path)
     layout = layout_of(shape, where)
-    label_dtype, label_shape, label_offset, _ = _header(labels_path)
+    label_dtype, label_shape, label_offset, _ = array_header(labels_path)
     if 0 in label_shape or shape[0] == 0:
         raise DataError(f"{where}: there are no examples; an audit needs at least one image with its label")
     labels = checked_labels(map_array(labels_path, label_dtype, label_shape, label_offset), shape[0], shown(labels_path))
@@ -76,7 +76,7 @@ def _load(images_path: Path, labels_path: Path, reference: str) -> ArrayDataset:
     )
 
 
-def _header(path: Path) -> tuple[np.dtype[Any], tuple[int, ...], int, bool]:
+def array_header(path: Path) -> tuple[np.dtype[Any], tuple[int, ...], int, bool]:
     """Type, shape, where the data begin, and whether they are in Fortran order; checked against the size of the file."""
     where = shown(path)
     check_regular(path)

@@ -23,7 +23,7 @@ from audit.result import ModelIdentity
 from audit.settings import Settings
 
 # The rooms whose code decides what evidence is gathered; a changed metric, sink or verb leaves evidence valid.
-ROOMS = ("attacks", "collect", "corruptions", "fisher", "models", "evidence", "settings.py", "vocabulary.py")
+ROOMS = ("attacks", "collect", "corruptions", "data", "fisher", "models", "evidence", "settings.py", "vocabulary.py")
 LIBRARIES = ("torch", "onnxruntime", "onnxruntime-gpu", "numpy", "scipy", "pillow")
 
 

@@ -12,7 +12,7 @@ from typing import cast
 
 from audit.collect import COLLECTORS, FITS
 from audit.collect.universal_perturbation import images_at_once
-from audit.data import Chunk, Dataset
+from audit.data import Chunk, CorruptedImages, Dataset
 from audit.data.sampling import chunk
 from audit.engine import fingerprint
 from audit.engine.apart import SetApart, set_apart
@@ -68,15 +68,17 @@ class Gatherer:
         listen: Listener,
         apart: SetApart | None = None,
         reference: Gatherer | None = None,
+        corrupted: CorruptedImages | None = None,
     ) -> None:
         """`indices` is the sample in canonical order, along which positions in evidence count; `apart` is chosen unless given.
 
-        `reference` is the model beside it.
+        `reference` is the model beside it, `corrupted` the folder that corrupted images are taken from.
         """
         self.classifier = classifier
         self.reference = reference
         self.store = EvidenceStore()
         self._dataset = dataset
+        self._corrupted = corrupted
         self.indices = indices
         self._settings = settings
         self._journal = journal
@@ -139,7 +141,7 @@ class Gatherer:
             elif key.kind in FITS:
                 self._prints[key] = (fingerprint.fit(key, [text for need in needs for text in self._prints[need]]),)
             else:
-                beside = {"surrogate": self._surrogate} if key.kind is Evidence.WORST_CASE_BLACK_BOX else {}
+                beside = self._beside(key.kind)
                 self._prints[key] = tuple(
                     fingerprint.partial(
                         key, self._model, digest, self._settings, {str(need): self._print_of(need, i) for need in needs} | beside
@@ -147,6 +149,14 @@ class Gatherer:
                     for i, digest in enumerate(self._digests(key.kind))
                 )
         return self._prints[key]
+
+    def _beside(self, kind: Evidence) -> dict[str, str]:
+        """What evidence of a kind depends on besides the model and the chunk."""
+        if kind is Evidence.WORST_CASE_BLACK_BOX:
+            return {"surrogate": self._surrogate}
+        if kind is Evidence.CORRUPTIONS and self._corrupted is not None:
+            return {"corrupted": self._corrupted.digest}
+        return {}
 
     def held(self, key: EvidenceKey, needs: Sequence[EvidenceKey]) -> tuple[int, int]:
         """How many of the partials at `key` a journal already holds, and how many there are."""
@@ -184,7 +194,7 @@ class Gatherer:
     def _chunk(self, start: int, stop: int, *, apart: bool) -> Chunk:
         """Rows [start, stop) of the sample, or of the images set apart, where positions still say where they are in the sample."""
         if not apart:
-            return chunk(self._dataset, self.indices, start, stop)
+            return replace(chunk(self._dataset, self.indices, start, stop), corrupted=self._corrupted)
         found = chunk(self._apart.dataset, self._apart.indices, start, stop)
         return replace(found, positions=self._apart.positions[start:stop])
 

@@ -24,8 +24,8 @@ def distribution_version(name: str) -> str | None:
         return None
 
 
-def manifest(command: str, settings: Settings, device: str) -> Manifest:
-    """The manifest of this process; `command` is redacted."""
+def manifest(command: str, settings: Settings, device: str, corrupted: str | None = None) -> Manifest:
+    """The manifest of this process; `command` is redacted, `corrupted` is the digest of a folder of corrupted images."""
     profile: Profile = settings.profile
     versions = {name: found for name in DISTRIBUTIONS if (found := distribution_version(name)) is not None}
     return Manifest(
@@ -43,6 +43,7 @@ def manifest(command: str, settings: Settings, device: str) -> Manifest:
             + (f" (halved: {settings.halved_from} did not fit)" if settings.halved_from else ""),
             "chunk rows": str(settings.chunk_rows),
             "eot": str(settings.eot),
+            **({} if corrupted is None else {"corrupted images": f"sha256 {corrupted}"}),
             **{f"profile {field.name}": _written(getattr(profile, field.name)) for field in fields(profile)},
         },
         versions=versions,

@@ -11,13 +11,14 @@ import scipy.special
 import torch
 
 from audit import statistics
+from audit.collect.corruptions import read
 from audit.corruptions import sizes
 from audit.corruptions.kinds import corrupted, levels_of
-from audit.corruptions.parameters import BENCHMARK_KINDS, SEVERITIES
-from audit.data import Dataset
+from audit.corruptions.parameters import BENCHMARK_KINDS, KINDS, SEVERITIES
+from audit.engine.sample import Sample
 from audit.engine.summary import class_name, predictions_of
 from audit.engine.table import save_pair
-from audit.evidence import Bools, Corruptions, Evidence, EvidenceKey, EvidenceStore, Floats, Ints, ReferenceAttack
+from audit.evidence import MADE_HERE, Bools, Corruptions, Evidence, EvidenceKey, EvidenceStore, Floats, ReferenceAttack
 from audit.metrics.calibration import bins_of
 from audit.result import (
     FAILURES_FOLDER,
@@ -58,11 +59,18 @@ def corruption_table(store: EvidenceStore, image_shape: tuple[int, int, int]) ->
                 errors=tuple(count / samples for count in wrong),
                 low=tuple(interval.low for interval in intervals),
                 high=tuple(interval.high for interval in intervals),
-                note=sizes.degenerate(kind, *image_shape[1:]) or "",
+                note=_note(kind, evidence.source, image_shape),
             )
         )
     clean = predictions_of(store).correct[evidence.positions]
     return CorruptionTable(samples=samples, clean_error=float(1 - clean.mean()), source=evidence.source, rows=tuple(rows))
+
+
+def _note(kind: str, source: str, image_shape: tuple[int, int, int]) -> str:
+    """What a reader must know of a kind."""
+    if source == MADE_HERE:
+        return sizes.degenerate(kind, *image_shape[1:]) or ""
+    return "" if kind in KINDS else "not a published kind"
 
 
 def reliabilities(store: EvidenceStore) -> tuple[Reliability, ...]:
@@ -72,7 +80,8 @@ def reliabilities(store: EvidenceStore) -> tuple[Reliability, ...]:
         return ()
     found = [_reliability("clean", scipy.special.softmax(predictions.logits, axis=1).max(axis=1), predictions.correct)]
     evidence = corruptions_of(store)
-    if evidence is not None:
+    # A mean over fewer kinds than the benchmark's is none of its own.
+    if evidence is not None and not set(BENCHMARK_KINDS) & set(evidence.left_out):
         places = [place for place, kind in enumerate(evidence.kinds) if kind in BENCHMARK_KINDS]
         found.append(_reliability("corrupted", evidence.confidence[:, places].ravel(), evidence.correct[:, places].ravel()))
     for key, value in store.items():
@@ -119,12 +128,13 @@ def _mistakes(evidence: Corruptions, clean: Bools) -> Iterator[_Mistake]:
 
 
 def with_corruptions(
-    model: ModelResult, store: EvidenceStore, dataset: Dataset, indices: Ints, settings: Settings, index: int, folder: Path
+    model: ModelResult, store: EvidenceStore, sample: Sample, settings: Settings, index: int, folder: Path
 ) -> ModelResult:
     """The result with its corruption table, its reliability, and the images of a few mistakes, written below `folder`.
 
-    The images are corrupted again: the same example, kind and severity give the same one.
+    The images are corrupted again (the same example, kind and severity give the same one), or read again from their folder.
     """
+    dataset = sample.dataset
     evidence, predictions = corruptions_of(store), predictions_of(store)
     examples = []
     for number, mistake in enumerate(_mistakes(evidence, predictions.correct) if evidence is not None else ()):
@@ -140,9 +150,13 @@ def with_corruptions(
             answered=class_name(dataset.class_names, int(evidence.predicted[cell])),
             confidence=float(evidence.confidence[cell]) if evidence.no_scores is None else None,
         )
-        if settings.keep_images and evidence.source == "made here":
-            levels = levels_of(torch.from_numpy(dataset.images(indices[position : position + 1])))
-            changed = next(corrupted(levels, kind, [example.example_id], settings.seed, severities=(mistake.severity,)))
+        if settings.keep_images:
+            levels = levels_of(torch.from_numpy(dataset.images(sample.indices[position : position + 1])))
+            ids, severities = [example.example_id], (mistake.severity,)
+            if sample.corrupted is None:
+                changed = next(corrupted(levels, kind, ids, settings.seed, severities))
+            else:
+                changed = next(read(sample.corrupted, kind, ids, severities))
             clean, altered = (f"{FAILURES_FOLDER}/{index}-corrupted-{number:02d}-{face}.png" for face in ("clean", "corrupted"))
             before, after = (np.asarray(image[0].numpy() / 255, dtype=np.float32) for image in (levels, changed))
             if save_pair((before, after), (clean, altered), folder):

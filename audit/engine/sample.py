@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from audit import data
-from audit.data import Dataset, Resize
+from audit.corruptions.parameters import BENCHMARK_KINDS, KINDS
+from audit.data import CorruptedImages, Dataset, Resize
 from audit.data.duplicates import contamination, duplicates
 from audit.data.sampling import identity, sample
 from audit.engine.apart import check_given
@@ -21,7 +22,8 @@ from audit.settings import Settings
 class DataRequest:
     """A data reference and how to read it; `train` refers to the training data, for images that occur in both.
 
-    `profile` refers to other data, from which the ranges of neurons are taken.
+    `profile` refers to other data, from which the ranges of neurons are taken. `corrupted` is a folder of corrupted images of the
+    data; without one they are made.
     """
 
     reference: str
@@ -30,17 +32,24 @@ class DataRequest:
     skip_unreadable: bool = False
     train: str | None = None
     profile: str | None = None
+    corrupted: Path | None = None
     tracking_uri: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """A data set, the sample drawn from it in canonical order, and the training and the profile data if they were given."""
+    """A data set, the sample drawn from it in canonical order, and the training, profile and corrupted data if they were given."""
 
     dataset: Dataset
     indices: Ints
     train: Dataset | None
     profile: Dataset | None = None
+    corrupted: CorruptedImages | None = None
+
+    def fitted(self, settings: Settings) -> Settings:
+        """The settings as these images want them: the chunk, and the kinds of corruption."""
+        kinds = () if self.corrupted is None else self.corrupted.kinds
+        return replace(settings.for_images(self.dataset.image_shape), corrupted_kinds=kinds)
 
 
 def draw(request: DataRequest, settings: Settings) -> Sample:
@@ -48,14 +57,16 @@ def draw(request: DataRequest, settings: Settings) -> Sample:
 
     Raises:
         DataError: the data cannot be read as asked.
-        InputError: the profile data are the audited data, or have images of another shape.
+        InputError: the profile data are the audited data, or have images of another shape; the folder of corrupted images has no
+            kind under its published name.
     """
+    resize = None if request.resize is None else Resize.parse(request.resize)
 
     def load(reference: str) -> Dataset:
         return data.load(
             reference,
             class_names=None if request.class_names is None else data.read_class_names(request.class_names),
-            resize=None if request.resize is None else Resize.parse(request.resize),
+            resize=resize,
             skip_unreadable=request.skip_unreadable,
             tracking_uri=request.tracking_uri,
         )
@@ -64,11 +75,22 @@ def draw(request: DataRequest, settings: Settings) -> Sample:
     profile = None if request.profile is None else load(request.profile)
     if profile is not None:
         check_given(profile, dataset)
+    indices = sample(dataset, settings.sample_size, settings.seed)
+    corrupted = None
+    if request.corrupted is not None:
+        # Only what is corrupted of the sample is looked for.
+        corrupted = data.load_corrupted(request.corrupted, dataset, indices[: settings.profile.corruption_samples], resize)
+        if not set(KINDS) & set(corrupted.kinds):
+            raise InputError(
+                f"the folder of corrupted images has no kind under its published name, only {', '.join(corrupted.kinds[:5])}; "
+                f"published are {', '.join(KINDS)}"
+            )
     return Sample(
         dataset=dataset,
-        indices=sample(dataset, settings.sample_size, settings.seed),
+        indices=indices,
         train=None if request.train is None else load(request.train),
         profile=profile,
+        corrupted=corrupted,
     )
 
 
@@ -95,10 +117,25 @@ def with_stated_names(sample: Sample, models: Sequence[ModelIdentity]) -> Sample
     return sample if not stated else replace(sample, dataset=data.named_by_model(sample.dataset, next(iter(stated))))
 
 
-def describe(dataset: Dataset, indices: Ints, train: Dataset | None, settings: Settings) -> DataIdentity:
-    """What the audit rests on, with a caution for copies within the sample and for images that were trained on."""
+def describe(sample: Sample, settings: Settings) -> DataIdentity:
+    """What the audit rests on, with cautions for copies in the sample, images that were trained on, and kinds of corruption."""
+    dataset, indices = sample.dataset, sample.indices
     found = identity(dataset, indices, settings.seed)
     cautions = [duplicates(dataset, indices).caution]
-    if train is not None:
-        cautions.append(contamination(dataset, indices, train).caution)
+    if sample.train is not None:
+        cautions.append(contamination(dataset, indices, sample.train).caution)
+    if sample.corrupted is not None:
+        cautions.append(_kinds_caution(sample.corrupted))
     return replace(found, cautions=(*found.cautions, *(caution for caution in cautions if caution is not None)))
+
+
+def _kinds_caution(corrupted: CorruptedImages) -> str | None:
+    """Where the kinds of a folder are not those of the benchmark."""
+    absent = [kind for kind in BENCHMARK_KINDS if kind not in corrupted.kinds]
+    others = [kind for kind in corrupted.kinds if kind not in KINDS]
+    words = []
+    if absent:
+        words.append(f"lacks {', '.join(absent)}, so that means over the benchmark's {len(BENCHMARK_KINDS)} kinds are undefined")
+    if others:
+        words.append(f"also has {', '.join(others)}, which no mean counts")
+    return f"The folder of corrupted images {' and '.join(words)}." if words else None

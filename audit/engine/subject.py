@@ -11,7 +11,7 @@ from audit import statistics
 from audit.attacks.self_test import self_test
 from audit.collect.costs import AVERAGED_OPENING_CALLS
 from audit.collect.neurons import chosen
-from audit.data import Dataset
+from audit.data import CorruptedImages, Dataset
 from audit.engine.apart import SetApart, set_apart
 from audit.engine.journal import Journal
 from audit.engine.labels import label_hint
@@ -61,11 +61,12 @@ def open_subject(
     surrogate: Classifier | None = None,
     apart: SetApart | None = None,
     reference: Subject | None = None,
+    corrupted: CorruptedImages | None = None,
 ) -> Subject:
     """Settle the outputs, predict the clean sample, and refuse what cannot be audited.
 
     A model that answers at random is averaged where `settings.eot` says over how many calls; `reference` is what it is compared
-    with. `apart` is chosen unless it is given.
+    with. `apart` is chosen unless it is given. `corrupted` is the folder that corrupted images are taken from, if any.
 
     Raises:
         InputError: `settings.layers` names a layer that the model does not have.
@@ -90,7 +91,7 @@ def open_subject(
         chosen({name: values.shape[1] for name, values in classifier.activations(first[:1]).items()}, settings.layers)
     apart = set_apart(dataset, indices, settings) if apart is None else apart
     compared = None if reference is None else reference.gatherer
-    gatherer = Gatherer(classifier, dataset, indices, settings, journal, listen, apart, compared)
+    gatherer = Gatherer(classifier, dataset, indices, settings, journal, listen, apart, compared, corrupted)
     if classifier.identity.opaque:
         gatherer.gather_answers(PREDICTIONS)
     else:

@@ -63,6 +63,7 @@ from audit.evidence.boundary import NoiseResponse as NoiseResponse
 from audit.evidence.boundary import UniversalEffect as UniversalEffect
 from audit.evidence.boundary import UniversalPerturbation as UniversalPerturbation
 from audit.evidence.certification import Certification as Certification
+from audit.evidence.corruption import MADE_HERE as MADE_HERE
 from audit.evidence.corruption import Corruptions as Corruptions
 from audit.evidence.corruption import Sequences as Sequences
 from audit.evidence.fisher import FisherEstimate as FisherEstimate

@@ -8,6 +8,9 @@ import numpy as np
 
 from audit.evidence.arrays import Bools, Floats, Ints, Probabilities
 
+# Where this tool corrupted the images itself, and did not find them in a folder.
+MADE_HERE = "made here"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Corruptions:
@@ -16,8 +19,9 @@ class Corruptions:
     `positions` (m,) in the sample, `correct` (m, c, 5) and `predicted` (m, c, 5) the answers, `confidence` (m, c, 5) the
     probability of the answer and `true_confidence` (m, c, 5) that of the label, `distance` (m, c, 5) the mean absolute change of a
     pixel value in [0, 1]. `probabilities` (r, c, 5, K) float32 are whole answers of the first r <= m examples, as many as memory
-    holds. `left_out` are kinds that change nothing about such images, `left_out_because` why. `source` says in words where the
-    corrupted images came from. Where `no_scores` says why the model gives none, confidences are 1 or 0.
+    holds. `left_out` are published kinds that change nothing about such images or are not in the folder, `left_out_because` why.
+    `source` says in words where the corrupted images came from. Where `no_scores` says why the model gives none, confidences are 1
+    or 0.
     """
 
     positions: Ints

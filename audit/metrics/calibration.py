@@ -6,6 +6,8 @@ error is debiased bin by bin, as Kumar, Liang & Ma 2019 do; what a calibrated mo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import scipy.special
 
@@ -34,16 +36,17 @@ def bins_of(confidence: Floats) -> list[np.ndarray]:
     return [np.flatnonzero(place == index) for index in np.unique(place)]
 
 
-def debiased_square(confidence: Floats, correct: Floats) -> float:
+def debiased_square(confidence: Floats, correct: Floats, bins: Sequence[np.ndarray] | None = None) -> float:
     """The squared calibration error of (n,) answers, n >= 10, without what chance adds to it; may be below 0.
 
-    sum over bins of n_b / n ((c_b - a_b)^2 - a_b (1 - a_b) / (n_b - 1)), c and a the mean confidence and accuracy.
+    sum over bins of n_b / n ((c_b - a_b)^2 - a_b (1 - a_b) / (n_b - 1)), c and a the mean confidence and accuracy. `bins` are
+    those of `bins_of(confidence)`, for who asks about the same confidences again.
 
     >>> round(debiased_square(np.full(20, 0.9), np.repeat([1.0, 0.0], [14, 6])), 4)
     0.0289
     """
     total = 0.0
-    for rows in bins_of(confidence):
+    for rows in bins_of(confidence) if bins is None else bins:
         accuracy = correct[rows].mean()
         chance = accuracy * (1 - accuracy) / max(1, len(rows) - 1)
         total += len(rows) / len(confidence) * ((confidence[rows].mean() - accuracy) ** 2 - chance)
@@ -56,8 +59,10 @@ def _error(confidence: Floats, correct: Bools) -> Estimate:
     if n < SMALLEST_SAMPLE:
         raise Undefined(f"fewer than {SMALLEST_SAMPLE} answers say nothing about calibration")
 
+    bins = [bins_of(confidence[:, column]) for column in range(columns)]
+
     def root(right: Floats) -> float:
-        squares = [debiased_square(confidence[:, column], right[:, column]) for column in range(columns)]
+        squares = [debiased_square(confidence[:, column], right[:, column], bins[column]) for column in range(columns)]
         return float(np.sqrt(max(0.0, sum(squares) / columns)))
 
     generator = np.random.default_rng(0)
@@ -120,7 +125,7 @@ def calibration_error_corrupted(corruptions: Corruptions) -> Estimate:
     >>> import numpy as np
     >>> right = np.broadcast_to(np.repeat([True, False], [14, 6])[:, None, None], (20, 1, 5))
     >>> evidence = SimpleNamespace(
-    ...     positions=np.arange(20), kinds=("fog",), correct=right, confidence=0.9 + 0 * right, no_scores=None
+    ...     positions=np.arange(20), kinds=("fog",), left_out=(), correct=right, confidence=0.9 + 0 * right, no_scores=None
     ... )
     >>> round(calibration_error_corrupted(corruptions=evidence).value, 3)
     0.17

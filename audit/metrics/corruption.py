@@ -7,7 +7,7 @@ import numpy as np
 from audit import statistics
 from audit.corruptions.parameters import BENCHMARK_KINDS, KINDS
 from audit.errors import MissingCapability, Undefined
-from audit.evidence import Bools, Corruptions, Floats, Predictions
+from audit.evidence import MADE_HERE, Bools, Corruptions, Floats, Predictions
 from audit.metrics.estimates import average
 from audit.metrics.spec import Estimate, metric
 from audit.result import Interval
@@ -19,11 +19,14 @@ FROST = "frost is procedural here: it differs from the source, which adds photog
 
 
 def averaged_kinds(evidence: Corruptions) -> list[int]:
-    """The places of the kinds that enter means: the benchmark's 15, without those that mean nothing on these images.
+    """The places of the kinds that enter means: the benchmark's 15.
 
     Raises:
-        Undefined: there are no examples, or none of the kinds.
+        Undefined: there are no examples, or a folder of corrupted images lacks some of the kinds, which are named.
     """
+    absent = [kind for kind in BENCHMARK_KINDS if kind in evidence.left_out]
+    if absent:
+        raise Undefined(f"the mean is over {len(BENCHMARK_KINDS)} kinds, of which the folder has no {', '.join(absent)}")
     places = [place for place, kind in enumerate(evidence.kinds) if kind in BENCHMARK_KINDS]
     if len(evidence.positions) == 0 or not places:
         raise Undefined("no example was corrupted")
@@ -32,11 +35,9 @@ def averaged_kinds(evidence: Corruptions) -> list[int]:
 
 def notes(evidence: Corruptions) -> tuple[str, ...]:
     """What a reader must know of a mean over kinds."""
-    missing = [kind for kind in BENCHMARK_KINDS if kind not in evidence.kinds]
     return (
         f"over {len(averaged_kinds(evidence))} kinds and 5 severities",
-        *((f"without {', '.join(missing)}",) if missing else ()),
-        *((FROST,) if evidence.source == "made here" else ()),
+        FROST if evidence.source == MADE_HERE else f"of {evidence.source}",
     )
 
 
@@ -65,14 +66,14 @@ def unnormalised_mean_corruption_error(corruptions: Corruptions) -> Estimate:
     The share of wrong answers over the benchmark's 15 kinds of corruption and 5 severities, on a random part of the sample, whose
     size is n; all corruptions of an image move together in the interval.
     Reads as: how often the model is wrong under natural disturbances, each kind counting the same.
-    Undefined when: no example was corrupted.
+    Undefined when: no example was corrupted; a folder of corrupted images lacks one of the 15 kinds.
     Differs from the source in: not divided by the errors of a reference model; frost is procedural.
 
     >>> from audit.metrics.corruption import unnormalised_mean_corruption_error
     >>> from types import SimpleNamespace
     >>> import numpy as np
     >>> error = np.array([[[0, 0, 0, 1, 1]], [[0, 0, 0, 0, 1]]], dtype=float)
-    >>> evidence = SimpleNamespace(positions=np.arange(2), kinds=("fog",), error=error, source="made here")
+    >>> evidence = SimpleNamespace(positions=np.arange(2), kinds=("fog",), error=error, left_out=(), source="made here")
     >>> round(unnormalised_mean_corruption_error(corruptions=evidence).value, 3)
     0.3
     """
@@ -92,14 +93,14 @@ def clean_subtracted_corruption_error(corruptions: Corruptions, predictions: Pre
 
     The unnormalised mean corruption error minus the error on the same images uncorrupted.
     Reads as: what corruptions cost, whatever the model's clean accuracy is.
-    Undefined when: no example was corrupted.
+    Undefined when: no example was corrupted; a folder of corrupted images lacks one of the 15 kinds.
     Differs from the source in: not divided by the same of a reference model.
 
     >>> from audit.metrics.corruption import clean_subtracted_corruption_error
     >>> from types import SimpleNamespace
     >>> import numpy as np
     >>> error = np.array([[[0, 0, 0, 1, 1]], [[1, 1, 1, 1, 1]]], dtype=float)
-    >>> evidence = SimpleNamespace(positions=np.arange(2), kinds=("fog",), error=error, source="made here")
+    >>> evidence = SimpleNamespace(positions=np.arange(2), kinds=("fog",), error=error, left_out=(), source="made here")
     >>> clean = SimpleNamespace(correct=np.array([True, False]))
     >>> round(clean_subtracted_corruption_error(corruptions=evidence, predictions=clean).value, 3)
     0.2
@@ -136,7 +137,7 @@ def corruption_error(corruptions: Corruptions, variant: str) -> Estimate:
         raise MissingCapability(because.get(variant, "there are no such corrupted images"))
     if len(corruptions.positions) == 0:
         raise Undefined("no example was corrupted")
-    remarks = (FROST,) if variant == "frost" and corruptions.source == "made here" else ()
+    remarks = (FROST,) if variant == "frost" and corruptions.source == MADE_HERE else ()
     return average(corruptions.error[:, corruptions.kinds.index(variant)].mean(axis=1), remarks)
 
 
@@ -158,7 +159,7 @@ def corruption_error_by_severity(corruptions: Corruptions, variant: str) -> Esti
     >>> from types import SimpleNamespace
     >>> import numpy as np
     >>> error = np.array([[[0, 0, 0, 1, 1]], [[0, 0, 0, 0, 1]]], dtype=float)
-    >>> evidence = SimpleNamespace(positions=np.arange(2), kinds=("fog",), error=error, source="made here")
+    >>> evidence = SimpleNamespace(positions=np.arange(2), kinds=("fog",), error=error, left_out=(), source="made here")
     >>> corruption_error_by_severity(corruptions=evidence, variant="severity_4").value
     0.5
     """
@@ -213,7 +214,7 @@ def mean_corruption_error(corruptions: Corruptions, reference_corruptions: Corru
     >>> import numpy as np
     >>> def evidence(*wrong):
     ...     error = np.array([[[severity < count for severity in range(5)] for count in wrong]], dtype=float)
-    ...     return SimpleNamespace(positions=np.arange(1), kinds=("fog", "snow"), error=error, source="made here")
+    ...     return SimpleNamespace(positions=np.arange(1), kinds=("fog", "snow"), error=error, left_out=(), source="made here")
     >>> mean_corruption_error(corruptions=evidence(1, 4), reference_corruptions=evidence(2, 4)).value
     0.75
     """
@@ -251,7 +252,7 @@ def relative_mean_corruption_error(
     >>> import numpy as np
     >>> def evidence(wrong):
     ...     error = np.array([[[severity < wrong for severity in range(5)]]] * 20, dtype=float)
-    ...     return SimpleNamespace(positions=np.arange(20), kinds=("fog",), error=error, source="made here")
+    ...     return SimpleNamespace(positions=np.arange(20), kinds=("fog",), error=error, left_out=(), source="made here")
     >>> clean = SimpleNamespace(correct=np.ones(20, dtype=bool))
     >>> relative_mean_corruption_error(
     ...     corruptions=evidence(1), reference_corruptions=evidence(4), predictions=clean, reference_predictions=clean

@@ -29,6 +29,12 @@ RELATIVE_TO_REFERENCE = frozenset(
         "classification_output_stability",
     }
 )  # fmt: skip
+CORRUPTED = frozenset(
+    {
+        "unnormalised_mean_corruption_error", "clean_subtracted_corruption_error", "corruption_error",
+        "corruption_error_by_severity", "calibration_error_corrupted",
+    }
+)  # fmt: skip
 # Settings that only choose examples or points, so that what both audits have is still the same measurement.
 _CHOOSING = frozenset(
     {
@@ -207,6 +213,16 @@ def _models(a: Audited, b: Audited) -> list[Obstacle]:
             )
         )
     found += _averages(a, b)
+    made = [None if audit.model.corruptions is None else audit.model.corruptions.source for audit in (a, b)]
+    if None not in made and made[0] != made[1]:
+        found.append(
+            Obstacle(
+                what="corrupted images",
+                because=f"their corrupted images are not the same ({' and '.join(printable(str(each), 80) for each in made)})",
+                still="every value that reads no corrupted images",
+                prevents=_sorted(CORRUPTED),
+            )
+        )
     if a.model.identity.surrogate != b.model.identity.surrogate:
         crafted = " and ".join(printable(audit.model.identity.surrogate, 80) or "none" for audit in (a, b))
         found.append(

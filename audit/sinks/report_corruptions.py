@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from audit.result import AuditResult, CorruptionExample, CorruptionTable, Interval, Measured, ModelResult
+from audit.evidence import MADE_HERE
+from audit.result import AuditResult, CorruptionExample, CorruptionTable, Measured, ModelResult, Undefined
 from audit.sinks import figures
 from audit.sinks import report_words as words
 from audit.sinks.report_gallery import data_uri, read_image
@@ -62,8 +63,9 @@ class Mistake:
 
 @dataclass(frozen=True, kw_only=True)
 class CorruptionView:
-    """What the report shows of corruptions and of confidence."""
+    """What the report shows of corruptions and of confidence; `made` says what was done to the images."""
 
+    made: str
     tables: tuple[HeatTable, ...]
     panels: Panels
     reliability: Panels
@@ -78,6 +80,7 @@ def corruption_view(result: AuditResult, labels: Sequence[str], folder: Path) ->
         if model.corruptions is not None
     )
     return CorruptionView(
+        made=_made({model.corruptions.source for model in result.models if model.corruptions is not None}),
         tables=tables,
         panels=_severity_panel(result, labels),
         reliability=Panels(
@@ -94,6 +97,17 @@ def corruption_view(result: AuditResult, labels: Sequence[str], folder: Path) ->
             if not model.is_reference
             for example in model.corruption_examples
         ),
+    )
+
+
+def _made(sources: Collection[str]) -> str:
+    """What was done to the images: by this tool with the published parameters, or by others."""
+    read = sorted(source for source in sources if source != MADE_HERE)
+    if read:
+        return f"Images of {words.listed(read)}, at five severities."
+    return (
+        "Nineteen kinds of disturbance at five severities, with the published parameters; frost is procedural and differs from the "
+        "source."
     )
 
 
@@ -132,14 +146,13 @@ def _heat(table: CorruptionTable, label: str, *, subject: bool) -> HeatTable:
 def _severity_series(model: ModelResult, label: str) -> figures.Series | None:
     table = model.corruptions
     averaged = [row for row in table.rows if row.averaged] if table is not None else []
-    if table is None or not averaged:
+    records = [model.metric(f"corruption_error_by_severity/severity_{severity}") for severity in range(1, 6)]
+    outcomes = [None if record is None else record.outcome for record in records]
+    # A folder that lacks kinds has a table, but no means.
+    if table is None or not averaged or any(isinstance(outcome, Undefined) for outcome in outcomes):
         return None
     errors = np.mean([row.errors for row in averaged], axis=0)
-    intervals: list[Interval | None] = []
-    for severity in range(1, 6):
-        record = model.metric(f"corruption_error_by_severity/severity_{severity}")
-        outcome = None if record is None else record.outcome
-        intervals.append(outcome.interval if isinstance(outcome, Measured) else None)
+    intervals = [outcome.interval if isinstance(outcome, Measured) else None for outcome in outcomes]
     y = 100 * (1 - np.concatenate([[table.clean_error], errors]))
     known = [interval for interval in intervals if interval is not None]
     low = high = None

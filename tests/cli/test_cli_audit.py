@@ -211,6 +211,7 @@ def test_a_model_beside_itself_is_exactly_its_reference(digits_store, tmp_path):
 
 
 @pytest.mark.parametrize(("bound", "code"), [("0.01", 0), ("0.999", 1)])
+@pytest.mark.usefixtures("few_metrics")
 def test_a_policy_decides_the_exit_code(digits_store, tmp_path, bound, code):
     policy = tmp_path / "policy.toml"
     policy.write_text(open_policy(f'metric = "clean_accuracy"\nat_least = {bound}'))
@@ -218,6 +219,7 @@ def test_a_policy_decides_the_exit_code(digits_store, tmp_path, bound, code):
     assert done.exit_code == code, done.output
 
 
+@pytest.mark.usefixtures("few_metrics")
 def test_json_events_are_json_lines(digits_store, tmp_path):
     done = run_small(digits_store.onnx_standard, tmp_path / "out", "--json")
     events = [json.loads(line) for line in done.stdout.splitlines()]
@@ -233,6 +235,7 @@ def test_no_images_leaves_them_out_everywhere(digits_store, tmp_path):
     assert "data:image/png" not in (tmp_path / "out" / "report.html").read_text()
 
 
+@pytest.mark.usefixtures("few_metrics")
 def test_a_store_that_is_gone_is_exit_code_3_and_push_finishes(digits_store, tmp_path):
     done = run_small(digits_store.onnx_standard, tmp_path / "out", uri="http://127.0.0.1:9")
     assert done.exit_code == 3, done.output
@@ -284,6 +287,7 @@ def test_resume_needs_a_folder_and_a_budget_a_duration(digits_store):
         assert words in done.output
 
 
+@pytest.mark.usefixtures("few_metrics")
 def test_plan_says_what_would_be_reused(digits_store, tmp_path):
     assert run_small(digits_store.onnx_standard, tmp_path / "out").exit_code == 0
     arguments = ("plan", digits_store.onnx_standard, "--data", "digits:test", "--samples", "40", "--threat", THREAT)
@@ -295,6 +299,7 @@ def test_plan_says_what_would_be_reused(digits_store, tmp_path):
     assert "re-uses 0 of 1 chunks" in done.output
 
 
+@pytest.mark.usefixtures("few_metrics")
 def test_data_options_reach_the_data(digits_store, tmp_path):
     from PIL import Image
 

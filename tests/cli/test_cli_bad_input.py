@@ -104,6 +104,7 @@ def test_one_example_cannot_beat_chance_unless_allowed(model):
         (("--threat", "linf:8"), "outside [0, 1]"),
         (("--policy", "absent.toml"), "absent.toml"),
         (("--input-spec", "layuot=NCHW"), "layout"),
+        (("--corrupted", "absent"), "there is no 'absent'"),
         (("--device", "cuda"), "--device cuda cannot be honoured"),
     ],
 )

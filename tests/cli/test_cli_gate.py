@@ -31,7 +31,7 @@ NAME = "gated"
 LIGHT = replace(
     profile("quick"), linf=small_arms.pgd(cross_entropy=5), reference_steps=5, score_based=small_arms.queries(1, 10),
     reference_queries=10, curve_queries=10,
-    curve=(1.0,), curve_stages=1, fisher_samples=10, fisher_directions=4,
+    curve=(1.0,), curve_stages=1, fisher_samples=10, fisher_directions=4, corruption_samples=8, sequence_samples=3,
 )  # fmt: skip
 
 
@@ -91,7 +91,7 @@ class Gated:
 
 
 @pytest.fixture(scope="module")
-def gated(digits_store, tmp_path_factory) -> Gated:
+def gated(digits_store, tmp_path_factory, few_metrics_throughout) -> Gated:
     place = tmp_path_factory.mktemp("gated")
     uri = f"sqlite:///{place / 'mlflow.db'}"
     sources = []

@@ -94,6 +94,7 @@ def test_files_that_a_killed_writer_left_do_not_bar_the_folder():
     assert prepare_folder(Path("out"), resume=False) == Path("out")
 
 
+@pytest.mark.usefixtures("few_metrics")
 def test_control_c_while_rendering_says_how_to_finish(model, monkeypatch):
     def stopped(_, **__):
         raise KeyboardInterrupt
@@ -108,6 +109,7 @@ def test_control_c_while_rendering_says_how_to_finish(model, monkeypatch):
     assert result().models[0].metric("clean_accuracy").outcome.kind == "measured"
 
 
+@pytest.mark.usefixtures("few_metrics")
 def test_a_page_that_cannot_be_drawn_costs_the_page_only(model, monkeypatch):
     def broken(_, **__):
         raise ZeroDivisionError("by a hostile name")
@@ -136,6 +138,7 @@ def test_sigterm_keeps_what_was_measured(model):
     assert result().models[0].metric("clean_accuracy").outcome.kind == "measured"
 
 
+@pytest.mark.usefixtures("few_metrics")
 def test_json_stays_json_whatever_a_model_prints(model, monkeypatch):
     logits = OnnxClassifier.logits
 
@@ -151,6 +154,7 @@ def test_json_stays_json_whatever_a_model_prints(model, monkeypatch):
     json.loads(audit("plan", model, "--data", "digits:test", "--samples", "40", "--json").stdout)
 
 
+@pytest.mark.usefixtures("few_metrics")
 def test_a_reader_that_has_gone_does_not_stop_the_audit(model, monkeypatch):
     def gone(*_, **__):
         raise BrokenPipeError
@@ -237,6 +241,7 @@ def test_a_disk_that_fills_up_costs_the_images_only(model, monkeypatch):
     assert not list(Path("out/failures").iterdir())
 
 
+@pytest.mark.usefixtures("few_metrics")
 def test_a_missing_class_folder_is_noticed(model):
     from audit import data
 
@@ -251,6 +256,7 @@ def test_a_missing_class_folder_is_noticed(model):
     assert any("9 classes" in caution for caution in result().models[0].identity.cautions)
 
 
+@pytest.mark.usefixtures("few_metrics")
 def test_what_keeps_a_policy_from_passing_is_said(model):
     Path("policy.toml").write_text(open_policy('metric = "clean_accuracy"\nat_least = 0.999'))
     done = small(model, "--policy", "policy.toml")

@@ -138,6 +138,7 @@ def wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_examples")
 def test_a_running_scoring_server_gives_the_audit_of_its_model(server: str, digits_store, tmp_path: Path) -> None:
     over_http, from_file = tmp_path / "http", tmp_path / "file"
     assert run(server, over_http, "--samples", "40").exit_code == 0

@@ -73,6 +73,14 @@ def classifier() -> TorchClassifier:
     return wrap(network(), image_shape=(1, 8, 8), device="cpu", block_rows=8)
 
 
+def per_threat() -> list[Evidence]:
+    """The kinds gathered per threat and what they rest on: the others are the same under every threat."""
+    wanted = set(PER_THREAT)
+    while more := {need for kind in wanted & set(COLLECTORS) for need in COLLECTORS[kind].needs} - wanted:
+        wanted |= more
+    return [kind for kind in Evidence if kind in wanted]
+
+
 class WithoutGradients:
     """The same classifier, as an ONNX file would be: logits only."""
 

@@ -59,12 +59,14 @@ def assert_same_examples(first, second):
 
 
 @pytest.mark.parametrize("threat", ["linf:0.03", "l2:0.3", "l1:2"])
-@pytest.mark.parametrize("size", [1, 5, 8, 16])
-def test_chunking_changes_no_bit(run, sample, threat, size):
+def test_chunking_changes_no_bit(run, sample, threat):
     run = replace(run, threat=Threat.parse(threat))
-    whole, cut = everything(run, sample, COLLECTORS, 1000), everything(run, sample, COLLECTORS, size)
-    for kind in COLLECTORS:
-        assert_equal(whole[run.key(kind)], cut[run.key(kind)], whole_blocks=size % 8 == 0)
+    kinds = [kind for kind in (COLLECTORS if threat == "linf:0.03" else small_run.per_threat()) if kind in COLLECTORS]
+    whole = everything(run, sample, kinds, 1000)
+    for size in (1, 5, 8, 16):
+        cut = everything(run, sample, kinds, size)
+        for kind in kinds:
+            assert_equal(whole[run.key(kind)], cut[run.key(kind)], whole_blocks=size % 8 == 0)
 
 
 def everything(run, sample, kinds, size):

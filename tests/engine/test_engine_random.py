@@ -35,6 +35,11 @@ SETTINGS = Settings(
         curve=(0.5, 1.0),
         fisher_samples=4,
         fisher_directions=8,
+        boundary_samples=2,
+        certified_samples=2,
+        minimal_samples=2,
+        corruption_samples=6,
+        sequence_samples=2,
     ),
     threats=(THREAT,),
 )
