@@ -172,6 +172,7 @@ def classification_sacrifice_ratio(
     source=SOURCE,
     paper_row="classification confidence variance",
     variants=VARIANTS,
+    reads_scores=True,
 )
 def classification_confidence_variance(
     predictions: Predictions,
@@ -217,6 +218,7 @@ def classification_confidence_variance(
     source=SOURCE,
     paper_row="classification output stability",
     variants=VARIANTS,
+    reads_scores=True,
 )
 def classification_output_stability(
     predictions: Predictions,
