@@ -12,8 +12,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from audit.cli import VERBS
+from audit.cli.metrics import command
 from audit.policy import parse_policy
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,6 +70,13 @@ def test_the_make_targets_exist():
 
 def test_the_verbs_are_the_verbs():
     assert re.findall(r"^\| `audit (\w+)", README, flags=re.MULTILINE) == list(VERBS)
+
+
+def test_the_metrics_are_the_catalogue():
+    """`audit metrics --markdown` makes the tables: run it and paste its output between the marks."""
+    done = CliRunner().invoke(command, ["--markdown"])
+    found = re.search(r"<!-- audit metrics --markdown: begin -->\n(.*)<!-- audit metrics --markdown: end -->", README, re.DOTALL)
+    assert found is not None and found[1] == done.stdout and done.exit_code == 0
 
 
 def test_the_policy_is_one():

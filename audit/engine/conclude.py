@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from audit.data import Dataset
+from audit.engine.certified import certified
 from audit.engine.layers import layers
 from audit.engine.measure import Gathered, check, measure
 from audit.engine.subject import Subject
@@ -55,6 +56,7 @@ def conclude(
         failures_total=failures_total(store, settings.threats),
         slices=by_slice,
         layers=layers(store, settings.threats[0]),
+        certified=certified(store),
         skipped={**subject.plan.left_out, **{str(key): error for key, error in gathered.failed.items()}, **without_slices},
         forward_passes=forward,
         backward_passes=backward,

@@ -260,7 +260,14 @@ def fitted_temperature(temperature: Temperature, predictions: Predictions) -> Es
     )
 
 
-@metric(symbol="sat", family=Family.FISHER, better=Better.NEITHER, unit=Unit.SHARE, source="FISHER: saturation of the softmax")
+@metric(
+    symbol="sat",
+    family=Family.FISHER,
+    better=Better.NEITHER,
+    unit=Unit.SHARE,
+    source="saturation of the softmax",
+    reads_scores=True,
+)
 def saturated_share(predictions: Predictions) -> Estimate:
     """Saturated answers.
 
