@@ -13,6 +13,12 @@ from audit.metrics.spec import Metric, key_of
 from audit.settings import Settings
 from audit.vocabulary import Capability, Threat
 
+# Who lacks one lacks these too.
+_IMPLYING = {
+    Capability.LABELS: (Capability.SCORES, Capability.GRADIENTS),
+    Capability.SCORES: (Capability.GRADIENTS,),
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedMetric:
@@ -122,6 +128,28 @@ def plan(
             **corruptions.not_there(settings),
         },
         averaged=averaged,
+    )
+
+
+def requirements(metric: Metric) -> tuple[Capability, ...]:
+    """What a classifier must offer for this metric, without what that implies: gradients imply scores, and anything labels.
+
+    >>> from audit.metrics import adversarial
+    >>> [each.value for each in requirements(adversarial.average_confidence_of_true_class)]
+    ['scores']
+    """
+    found = [capability for capability in Capability if beyond({capability, *_IMPLYING.get(capability, ())}, (metric,))]
+    implied = {low for low, high in _IMPLYING.items() if any(each in found for each in high)}
+    return tuple(capability for capability in found if capability not in implied)
+
+
+def beyond(lacks: Set[Capability], catalog: tuple[Metric, ...]) -> tuple[Metric, ...]:
+    """The metrics of `catalog` that a classifier which lacks these cannot be given."""
+    reasons = {capability: capability.value for capability in lacks}
+    return tuple(
+        metric
+        for metric in catalog
+        if (metric.reads_scores and Capability.SCORES in lacks) or any(why_not(kind, reasons) for kind in metric.needs)
     )
 
 

@@ -12,11 +12,15 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from audit.cli import VERBS
+from audit.cli.metrics import command
 from audit.policy import parse_policy
 
 ROOT = Path(__file__).resolve().parent.parent
+# One block: what the commands do is shown as well by few images.
+SAMPLES = "32"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -32,7 +36,7 @@ def commands() -> list[list[str]]:
 def test_the_commands_run(digits_store, tmp_path):
     """`make` and `pip` lines are what brought this test here; the demo itself is `audit demo`."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    demo = subprocess.run(["audit", "demo", "--samples", "60"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    demo = subprocess.run(["audit", "demo", "--samples", SAMPLES], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert demo.returncode == 0, demo.stderr
     assert [path.name for path in tmp_path.iterdir()] == [".demo"]
     ran = 0
@@ -43,8 +47,9 @@ def test_the_commands_run(digits_store, tmp_path):
         elif words[0] == "audit":
             # The first run comes before the export in the text; a reader of that section has a store of their own.
             environment.setdefault("MLFLOW_TRACKING_URI", "sqlite:///.demo/mlflow.db")
-            if words[1] == "run" and "--samples" not in words:
-                words = [*words, "--samples", "60"]
+            if words[1] == "run":
+                # Given twice, the last one counts.
+                words = [*words, "--samples", SAMPLES]
             done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
             assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
             ran += 1
@@ -52,7 +57,7 @@ def test_the_commands_run(digits_store, tmp_path):
             assert words[0] in {"make", "pip"}, words
     assert ran >= 6
     # Twice in a row: the models are found again, the report is made again.
-    again = subprocess.run(["audit", "demo", "--samples", "60"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    again = subprocess.run(["audit", "demo", "--samples", SAMPLES], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
 
 
@@ -65,6 +70,13 @@ def test_the_make_targets_exist():
 
 def test_the_verbs_are_the_verbs():
     assert re.findall(r"^\| `audit (\w+)", README, flags=re.MULTILINE) == list(VERBS)
+
+
+def test_the_metrics_are_the_catalogue():
+    """`audit metrics --markdown` makes the tables: run it and paste its output between the marks."""
+    done = CliRunner().invoke(command, ["--markdown"])
+    found = re.search(r"<!-- audit metrics --markdown: begin -->\n(.*)<!-- audit metrics --markdown: end -->", README, re.DOTALL)
+    assert found is not None and found[1] == done.stdout and done.exit_code == 0
 
 
 def test_the_policy_is_one():

@@ -84,6 +84,7 @@ def _error(confidence: Floats, correct: Bools) -> Estimate:
     better=Better.LOWER,
     unit=Unit.PROBABILITY,
     source=SOURCE,
+    reads_scores=True,
 )
 def calibration_error(predictions: Predictions) -> Estimate:
     """Calibration error on clean images.
@@ -112,6 +113,7 @@ def calibration_error(predictions: Predictions) -> Estimate:
     better=Better.LOWER,
     unit=Unit.PROBABILITY,
     source=f"{SOURCE}; Ovadia et al. 2019 (arXiv 1906.02530)",
+    reads_scores=True,
 )
 def calibration_error_corrupted(corruptions: Corruptions) -> Estimate:
     """Calibration error on corrupted images.

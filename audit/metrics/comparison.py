@@ -146,7 +146,9 @@ def classification_sacrifice_ratio(
     return _right_alone((reference_predictions, predictions), (reference_corruptions, corruptions), variant)
 
 
-@_compared(symbol="CCV", better=Better.LOWER, unit=Unit.PROBABILITY, paper_row="classification confidence variance")
+@_compared(
+    symbol="CCV", better=Better.LOWER, unit=Unit.PROBABILITY, paper_row="classification confidence variance", reads_scores=True
+)
 def classification_confidence_variance(
     predictions: Predictions,
     reference_predictions: Predictions,
@@ -183,7 +185,7 @@ def classification_confidence_variance(
     return _mean_where(moved, predictions.correct & reference_predictions.correct)
 
 
-@_compared(symbol="COS", better=Better.LOWER, unit=Unit.NATS, paper_row="classification output stability")
+@_compared(symbol="COS", better=Better.LOWER, unit=Unit.NATS, paper_row="classification output stability", reads_scores=True)
 def classification_output_stability(
     predictions: Predictions,
     reference_predictions: Predictions,

@@ -31,6 +31,7 @@ class Metric:
     """One catalogue entry. Parameter names of `function` are evidence names, besides `threat` and `variant`.
 
     What it requires is derived from those names, and what that evidence requires from the collectors: nothing is written twice.
+    `reads_scores` says that it takes confidences from evidence that labels alone give too.
     `clean_variants` are variants of a metric per threat that belong to no threat: they get None for evidence under one.
     """
 
@@ -44,6 +45,7 @@ class Metric:
     variants: Variants | None
     clean_variants: frozenset[str]
     variant_units: Mapping[str, Unit]
+    reads_scores: bool
 
     def unit_of(self, variant: str | None) -> Unit:
         """The unit of one variant."""
@@ -103,6 +105,7 @@ def metric(
     variants: tuple[str, ...] | Variants | None = None,
     clean_variants: tuple[str, ...] = (),
     variant_units: Mapping[str, Unit] | None = None,
+    reads_scores: bool = False,
 ) -> Callable[[Callable[..., Estimate]], Metric]:
     """Make a Metric of the function below it."""
 
@@ -119,6 +122,7 @@ def metric(
             variants=(lambda _settings, _threat: fixed) if fixed is not None else variants,  # type: ignore[arg-type]
             clean_variants=frozenset(clean_variants),
             variant_units=variant_units or {},
+            reads_scores=reads_scores,
         )
 
     return build

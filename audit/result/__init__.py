@@ -33,6 +33,8 @@ from audit.result.outcome import ScoreRecord as ScoreRecord
 from audit.result.outcome import Undefined as Undefined
 from audit.result.tables import AttackStage as AttackStage
 from audit.result.tables import Cascade as Cascade
+from audit.result.tables import CertifiedCurve as CertifiedCurve
+from audit.result.tables import CertifiedPoint as CertifiedPoint
 from audit.result.tables import ClassRow as ClassRow
 from audit.result.tables import CorruptionExample as CorruptionExample
 from audit.result.tables import CorruptionRow as CorruptionRow
@@ -79,6 +81,7 @@ class ModelResult:
     corruption_examples: tuple[CorruptionExample, ...] = ()
     reliability: tuple[Reliability, ...] = ()
     sensitive_examples: tuple[SensitiveExample, ...] = ()
+    certified: CertifiedCurve | None = None
 
     def metric(self, key: str) -> MetricRecord | None:
         """The record with this key, or None."""

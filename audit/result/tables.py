@@ -27,6 +27,37 @@ class Curve:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CertifiedPoint:
+    """Share of the examples certified for their label at one L2 radius, with its interval; shares in [0, 1]."""
+
+    radius: float
+    accuracy: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertifiedCurve:
+    """Certified accuracy of the smoothed classifier against the L2 radius in pixel range, on `samples` examples.
+
+    `sigma`, `looked`, `drawn` and `alpha` as in the evidence; `abstained` is the share without an answer, `average_radius` counts 0
+    where nothing is certified. `right_in_noise` is the share of noisy copies that the model itself gets right, `right_clean` the
+    share of these images that it gets right without noise.
+    """
+
+    sigma: float
+    looked: int
+    drawn: int
+    alpha: float
+    samples: int
+    abstained: float
+    average_radius: float
+    right_in_noise: float
+    right_clean: float
+    points: tuple[CertifiedPoint, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class AttackStage:
     """One attack of a cascade: it sees only the survivors of the one before. Passes are means per image it saw."""
 

@@ -131,9 +131,9 @@ def _not_done(result: AuditResult) -> tuple[str, ...]:
 def certified(result: AuditResult) -> bool:
     """Whether any model has a certified value."""
     return any(
-        record.id.startswith("certified") and isinstance(record.outcome, Measured)
+        model.certified is not None
+        or any(record.id.startswith("certified") and isinstance(record.outcome, Measured) for record in model.metrics)
         for model in result.models
-        for record in model.metrics
     )
 
 

@@ -10,6 +10,7 @@ from audit.records.examples import ExampleTable
 from audit.result import AuditResult, Measured, RuleOutcome, Verdict
 from audit.sinks import report_words as words
 from audit.sinks.clauses import SECTIONS, Clause
+from audit.sinks.report_certified import CertifiedView, certified_view
 from audit.sinks.report_corruptions import CorruptionView, corruption_view
 from audit.sinks.report_front import Fact, Front, front
 from audit.sinks.report_gallery import Gallery, gallery
@@ -110,6 +111,7 @@ class Report:
     images_kept: bool
     checks: tuple[CheckRow, ...]
     certified: bool
+    certification: CertifiedView
     clauses: tuple[Clause, ...]
     manifest: tuple[Fact, ...]
     definitions: tuple[Definition, ...]
@@ -162,6 +164,7 @@ def view(result: AuditResult, table: ExampleTable, folder: Path, clauses: tuple[
         images_kept=result.images_kept,
         checks=check_rows(result, labels),
         certified=certified(result),
+        certification=certified_view(result, labels),
         clauses=clauses,
         manifest=_manifest(result, labels),
         definitions=definitions(result),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from evidence_by_hand import LINF, predictions
 
+from audit.engine.certified import certified
 from audit.engine.layers import layers
 from audit.engine.table import columns
 from audit.evidence import (
@@ -23,7 +26,7 @@ from audit.evidence import (
     UniversalEffect,
 )
 from audit.evidence.neurons import SECTION_BYTES
-from audit.metrics.certification import average_certified_radius, certified_accuracy
+from audit.metrics.certification import RADII, average_certified_radius, certified_accuracy
 from audit.metrics.neurons import neuron_sensitivity, neuron_uncertainty
 
 UNITS = np.array([2, 1])
@@ -59,6 +62,20 @@ ATTACKED = AdversarialNeurons(
     **NOTHING,
 )
 
+CERTIFIED = Certification(
+    sigma=0.25,
+    alpha=0.001,
+    looked=100,
+    drawn=1000,
+    positions=np.array([0, 1]),
+    labels=np.array([0, 0]),
+    top=np.array([0, 1]),
+    agreed=np.array([1000, 1000]),
+    right=np.array([1000, 0]),
+    clean=np.array([True, True]),
+    queries=np.array([1100, 1100]),
+)
+
 
 def store_of(**evidence) -> EvidenceStore:
     per_threat = {"adversarial_neurons", "noise_response", "universal_effect"}
@@ -87,19 +104,6 @@ def test_layers_without_an_attack_or_without_a_look_inside():
 
 def test_columns_give_the_values_of_the_metrics():
     passes = {"forward_passes": np.zeros(4, dtype=int), "backward_passes": np.zeros(4, dtype=int)}
-    certified = Certification(
-        sigma=0.25,
-        alpha=0.001,
-        looked=100,
-        drawn=1000,
-        positions=np.array([0, 1]),
-        labels=np.array([0, 0]),
-        top=np.array([0, 1]),
-        agreed=np.array([1000, 1000]),
-        right=np.array([1000, 0]),
-        clean=np.array([True, True]),
-        queries=np.array([1100, 1100]),
-    )
     found = columns(
         store_of(
             predictions=predictions(np.eye(4, 2), [0, 1, 0, 0]),
@@ -121,7 +125,7 @@ def test_columns_give_the_values_of_the_metrics():
                 floored=np.zeros(4, dtype=int),
                 **passes,
             ),
-            certification=certified,
+            certification=CERTIFIED,
             minimal_perturbations=MinimalPerturbations(
                 searches=("FMN linf", "FMN l2", "DDN l2", "FMN l1"),
                 positions=np.array([0, 1]),
@@ -142,6 +146,18 @@ def test_columns_give_the_values_of_the_metrics():
     assert found["universal_perturbation_success/linf_8-255"].to_pylist() == [True, False, None, False]
     radius = found["average_certified_radius"].to_pylist()
     assert radius[0] == pytest.approx(0.6158, abs=1e-4) and radius[1:] == [0.0, None, None]
-    assert average_certified_radius(certification=certified).value == pytest.approx(radius[0] / 2)
+    assert average_certified_radius(certification=CERTIFIED).value == pytest.approx(radius[0] / 2)
     assert found["certified_accuracy/radius_0.5"].to_pylist() == [True, False, None, None]
-    assert certified_accuracy(certification=certified, variant="radius_0.5").value == 0.5
+    assert certified_accuracy(certification=CERTIFIED, variant="radius_0.5").value == 0.5
+
+
+def test_the_certified_curve_gives_the_values_of_the_metrics():
+    assert certified(store_of()) is None
+    assert certified(store_of(certification=replace(CERTIFIED, positions=np.array([], dtype=int)))) is None
+    curve = certified(store_of(certification=CERTIFIED))
+    assert [point.radius for point in curve.points] == [round(0.05 * step, 6) for step in range(13)]
+    for point, radius in zip(curve.points[::2], RADII, strict=True):
+        metric = certified_accuracy(certification=CERTIFIED, variant=f"radius_{radius}")
+        assert (point.accuracy, point.low, point.high) == (metric.value, metric.interval.low, metric.interval.high)
+    assert curve.average_radius == average_certified_radius(certification=CERTIFIED).value
+    assert (curve.samples, curve.abstained, curve.right_in_noise, curve.right_clean) == (2, 0.0, 0.5, 1.0)

@@ -9,9 +9,10 @@ import torch
 from audit.collect import accuracy_epsilon, predictions, why_not, worst_case
 from audit.data import Chunk
 from audit.engine.journal import decode, encode
+from audit.errors import MissingCapability
 from audit.evidence import NOT_BROKEN, OF_REFERENCE, Evidence, EvidenceKey, EvidenceStore, Predictions, merge
 from audit.metrics import CATALOG
-from audit.plan import plan
+from audit.plan import beyond, plan, requirements
 from audit.settings import Settings
 from audit.vocabulary import Capability, Threat
 
@@ -41,6 +42,23 @@ def test_what_reads_scores_is_ruled_out_by_their_absence() -> None:
     planned = {stage.key.kind for stage in plan(CATALOG, LACKS, Settings.of("quick"), 10, 64).stages}
     assert Evidence.PROBE_SAMPLE not in planned, "nothing reads it here"
     assert {reasons[kind] for kind in reasons if kind not in possible} == {"labels only"}
+
+
+def test_a_metric_requires_what_its_absence_makes_impossible() -> None:
+    wanted = {metric.id: requirements(metric) for metric in CATALOG}
+    assert wanted["clean_accuracy"] == wanted["accuracy_epsilon_curve"] == (Capability.LABELS,)
+    assert wanted["kl_radius"] == (Capability.GRADIENTS,) and wanted["average_structural_similarity"] == (Capability.SCORES,)
+    assert wanted["classification_output_stability"] == (Capability.SCORES, Capability.REFERENCE)
+    assert wanted["neuron_uncertainty"] == (Capability.ACTIVATIONS, Capability.PROFILE_DATA)
+    # Evidence of labels alone exists; those that take confidences from it say so in their definition, and refuse.
+    refusing = {metric.id for metric in CATALOG if metric.reads_scores}
+    assert {"saturated_share", "calibration_error"} < refusing
+    for metric in CATALOG:
+        if metric.needs == (Evidence.PREDICTIONS,) and metric.reads_scores:
+            with pytest.raises(MissingCapability, match="labels only"):
+                metric(predictions=LABELLED)
+    beyond_labels = {metric.id for metric in beyond(set(LACKS), CATALOG)}
+    assert refusing < beyond_labels and "empirical_boundary_distance" not in beyond_labels
 
 
 @pytest.mark.parametrize("text", ["linf:0.1", "l2:0.5", "l1:3"])

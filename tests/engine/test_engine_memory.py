@@ -33,9 +33,9 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 def test_ten_times_the_data_within_ten_percent(tmp_path):
     generator = np.random.default_rng(0)
     templates = generator.random((10, 3, 32, 32)).astype(np.float32)
-    labels = np.arange(6000) % 10
-    images = np.empty((6000, 3, 32, 32), dtype=np.uint8)
-    for start in range(0, 6000, 500):
+    labels = np.arange(3000) % 10
+    images = np.empty((3000, 3, 32, 32), dtype=np.uint8)
+    for start in range(0, 3000, 500):
         noise = generator.random((500, 3, 32, 32), dtype=np.float32)
         images[start : start + 500] = 127 * (templates[labels[start : start + 500]] + noise)
     np.savez(tmp_path / "data.npz", images=images, labels=labels)
@@ -51,7 +51,7 @@ def test_ten_times_the_data_within_ten_percent(tmp_path):
         verbose=False,
     )
     peaks = []
-    for samples in ("600", "6000"):
+    for samples in ("300", "3000"):
         done = subprocess.run([sys.executable, "-c", AUDIT, samples], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         peaks.append(int(done.stdout))
