@@ -66,6 +66,7 @@ class Unit(StrEnum):
     NATS_PER_PIXEL = "nats/pixel range"
     TEMPERATURE = "temperature"
     RANK = "rank"
+    POWERS_OF_TEN = "power of ten"
     NATS = "nats"
 
 

@@ -20,8 +20,8 @@ from audit.vocabulary import Better
 CLEAN, WHITE, BLACK = "clean_accuracy", "adversarial_accuracy_white_box/linf_8-255", "adversarial_accuracy_black_box/linf_8-255"
 SHARE_COLUMNS = {CLEAN: "correct", WHITE: "white_box_state/linf_8-255", BLACK: "black_box_state/linf_8-255"}
 NAMES = {CLEAN: "Clean accuracy", WHITE: "Adversarial accuracy, white-box", BLACK: "Adversarial accuracy, black-box"}
-MEDIAN, RADIUS = "fisher_spectral_norm/median", "linearised_margin_radius/linf"
-MEDIAN_COLUMNS = {MEDIAN: "lambda_max_T", RADIUS: "margin_linf"}
+MEDIAN, RADIUS, RAW = "fisher_spectral_norm/median", "linearised_margin_radius/linf", "fisher_spectral_norm_raw/median"
+MEDIAN_COLUMNS = {MEDIAN: "lambda_max_T", RADIUS: "margin_linf", RAW: "lambda_max_raw"}
 SETTINGS = {
     "profile name": "quick",
     "profile linf": "20, 20",

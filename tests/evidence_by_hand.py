@@ -11,6 +11,7 @@ from audit.evidence import (
     FisherEstimate,
     FisherSpectrum,
     GradientProbe,
+    LipschitzBound,
     Predictions,
     Probe,
     ReferenceAttack,
@@ -122,6 +123,7 @@ def spectrum(sizes, margins=None, zero=None) -> FisherSpectrum:
     margins = np.zeros(n) if margins is None else np.asarray(margins, dtype=float)
     return FisherSpectrum(
         positions=np.arange(n),
+        dimension=784,
         logits=np.zeros((n, 2)),
         gram=gram,
         temperature=1.0,
@@ -133,6 +135,10 @@ def spectrum(sizes, margins=None, zero=None) -> FisherSpectrum:
         margin_l1=margins,
         zero_gradient=sizes == 0 if zero is None else np.asarray(zero),
     )
+
+
+def lipschitz(constant: float, unknown: str = "") -> LipschitzBound:
+    return LipschitzBound(positions=np.zeros(1, dtype=int), log_lipschitz=np.log([constant]), unknown=np.array([unknown]))
 
 
 def estimate(values, *, standard_error: float = 0.0, step_error: float = 0.0, status=None) -> FisherEstimate:

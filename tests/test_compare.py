@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from audits_by_hand import BLACK, CLEAN, MEDIAN, RADIUS, SETTINGS, WHITE, audited, first
+from audits_by_hand import BLACK, CLEAN, MEDIAN, RADIUS, RAW, SETTINGS, WHITE, audited, first, record
 from audits_by_hand import column as column_of
 
 from audit.compare import compare, to_json
@@ -84,6 +84,25 @@ def test_a_comparison_of_a_model_with_itself_is_exactly_zero():
         (pair,) = row.pairs
         assert pair.difference.value == 0.0 and pair.adjusted_p_value == 1.0 and pair.verdict == "not told apart"
     assert [barrier.obstacle.what for barrier in comparison.barriers] == ["model"] and comparison.gaps == {}
+
+
+def test_raw_sensitivities_that_order_the_models_the_other_way_have_to_be_known():
+    values = np.random.default_rng(1).lognormal(size=100)
+
+    def of(fitted, raw, **more):
+        return audited({MEDIAN: column_of(values * fitted)}, extra=(record(RAW, column_of(values * raw)),), **more)
+
+    def known(one, other):
+        barriers = compare([one, other]).barriers
+        return [barrier.obstacle.because for barrier in barriers if barrier.obstacle.what == "sensitivity"]
+
+    # Intervals by hand run from half the median to twice it: four times as much is not beyond chance, nine times is.
+    plain, sharp = of(1, 1), of(9, 1e-3, version="2")
+    (because,) = known(plain, sharp)
+    assert because.startswith(f"raw outputs (T = 1) make {sharp.label} look the less sensitive")
+    assert known(sharp, plain) == [because]
+    assert not known(plain, of(9, 9, version="2")) and not known(plain, of(1.5, 0.9, version="2"))
+    assert not known(plain, audited({MEDIAN: column_of(values * 9)}, version="2"))
 
 
 def test_verdicts_are_on_the_owners_side_and_worst_news_comes_first():

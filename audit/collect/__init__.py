@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from audit.collect import (
     accuracy_epsilon,
     adversarial_neurons,
+    architecture_bound,
     boundary,
     certification,
     corruptions,
@@ -145,6 +146,13 @@ COLLECTORS: Mapping[Evidence, Collector] = {
             needs=_CLEAN | {Evidence.TEMPERATURE},
             collect=fisher_estimate.collect,
             reads=frozenset({"seed", "profile.fisher_samples", "profile.fisher_directions"}),
+        ),
+        Collector(
+            kind=Evidence.ARCHITECTURE_BOUND,
+            capabilities=_GRADIENTS,
+            needs=frozenset(),
+            collect=architecture_bound.collect,
+            reads=frozenset(),
         ),
         Collector(
             kind=Evidence.BOUNDARY_DISTANCE,

@@ -103,6 +103,9 @@ def passes(key: EvidenceKey, settings: Settings, lacks: Mapping[Capability, str]
             return iterated, iterated
         case Evidence.FISHER_ESTIMATE:
             return sum(rows_asked(dimension, profile.fisher_directions)), 0
+        case Evidence.ARCHITECTURE_BOUND:
+            # The weights are looked at; one image of zeros runs through, to see the shapes inside.
+            return 0, 0
         case Evidence.BOUNDARY_DISTANCE:
             return most_queries(DIRECTIONS), 0
         case Evidence.CERTIFICATION:
@@ -140,6 +143,8 @@ def examples_at_most(kind: Evidence, settings: Settings) -> int | None:
             return settings.profile.sequence_samples
         case Evidence.MINIMAL_PERTURBATIONS:
             return settings.profile.minimal_samples
+        case Evidence.ARCHITECTURE_BOUND:
+            return 1
         case Evidence.NEURON_PROFILE | Evidence.UNIVERSAL_PERTURBATION:
             # On images set apart, of which there are no more for a larger sample.
             return 1

@@ -77,6 +77,7 @@ def collect(
     most = np.argsort(-columns[0], kind="stable")[: SHOWN_SENSITIVE if settings.keep_images else 0]
     return FisherSpectrum(
         positions=chunk.positions[rows],
+        dimension=dimension,
         logits=predictions.logits[rows],
         gram=np.concatenate([np.zeros((0, held, held)), *(part.gram for part in parts)]),
         temperature=temperature,

@@ -12,6 +12,7 @@ from audit.audited import Audited
 from audit.compare.ranking import rank
 from audit.pairing import Difference, NotComparable, Obstacle
 from audit.pairing.columns import BLACK_BOX, CURVE, WHITE_BOX
+from audit.pairing.sensitivity import raw_flatters
 from audit.result import MetricRecord, NotApplicable, Outcome, Ranking
 from audit.vocabulary import Better, Threat
 
@@ -132,7 +133,11 @@ def compare(audits: Sequence[Audited]) -> Comparison:
             Barrier(model=place, obstacle=obstacle)
             for place, audit in enumerate(audits)
             if place
-            for obstacle in (*_same_model(audits[0], audit), *pairing.comparability(audit, audits[0]))
+            for obstacle in (
+                *_same_model(audits[0], audit),
+                *_raw_order(audits[0], audit),
+                *pairing.comparability(audit, audits[0]),
+            )
         ),
         rankings=_rankings(audits, rows) if len(audits) > 2 else (),
         claims=claims,
@@ -178,6 +183,21 @@ def _same_model(baseline: Audited, other: Audited) -> tuple[Obstacle, ...]:
     return (
         Obstacle(
             what="model", because="it is the same model, file by file", still="everything; a difference would be the audits' own"
+        ),
+    )
+
+
+def _raw_order(baseline: Audited, other: Audited) -> tuple[Obstacle, ...]:
+    flattered = raw_flatters(baseline.model, other.model)
+    if flattered is None:
+        return ()
+    who = (baseline.label, other.label)[flattered]
+    return (
+        Obstacle(
+            what="sensitivity",
+            because=f"raw outputs (T = 1) make {who} look the less sensitive, at the fitted temperatures it is the more sensitive; "
+            "only the latter compares models",
+            still="everything; leave the raw eigenvalues out of it",
         ),
     )
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from PIL import Image
 
@@ -71,43 +71,17 @@ def elastic_transform(images: Originals, row: Row) -> torch.Tensor:
     return read_at(found, x + field[:, 0], y + field[:, 1], "reflect")
 
 
-@lru_cache(maxsize=256)
-def _boxes(size: int, small: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """First pixel and number of pixels (small,) that PIL's box filter averages for each pixel of the smaller line."""
-    scale = size / small
-    half = 0.5 * max(scale, 1.0)
-    first, count = [], []
-    for place in range(small):
-        centre = (place + 0.5) * scale
-        low, high = max(int(centre - half + 0.5), 0), min(int(centre + half + 0.5), size)
-        inside = [pixel for pixel in range(low, high) if -0.5 < (pixel - centre + 0.5) / max(scale, 1.0) <= 0.5]
-        inside = inside or [min(int(centre), size - 1)]
-        first.append(inside[0])
-        count.append(len(inside))
-    return torch.tensor(first), torch.tensor(count)
-
-
-def _shrunk(values: torch.Tensor, small: int) -> torch.Tensor:
-    """The rows of (n, c, h, w) averaged down to `small` rows of whole grey levels."""
-    first, count = (column.to(values.device) for column in _boxes(values.shape[2], small))
-    total = values.index_select(2, first)
-    for step in range(1, int(count.max())):
-        more = step < count
-        total += values.index_select(2, torch.where(more, first + step, first)) * more[:, None]
-    return total.div_(count[:, None]).add_(0.5 + 1e-4).floor_()
-
-
 def pixelate(images: Originals, row: Row) -> torch.Tensor:
-    """Shrunk by averages, columns before rows, and enlarged by the nearest pixel; 8 bits in between."""
+    """Shrunk by averages and enlarged by the nearest pixel, by PIL on the CPU: as the source, and faster than sums of rows."""
     _, height, width = images.shape
-    rows, columns = max(1, int(height * row[0])), max(1, int(width * row[0]))
-    across = _shrunk(images.levels.transpose(2, 3).float().contiguous(), columns)
-    values = _shrunk(across.transpose(2, 3).contiguous(), rows).div_(255)
+    small = max(1, int(width * row[0])), max(1, int(height * row[0]))
 
-    def nearest(size: int, small: int) -> torch.Tensor:
-        return ((torch.arange(size, device=values.device) + 0.5) * small / size).long().clamp(max=small - 1)
+    def coarse(plane: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+        shrunk = Image.fromarray(plane).resize(small, Image.Resampling.BOX)
+        return np.asarray(shrunk.resize((width, height), Image.Resampling.NEAREST))
 
-    return values.index_select(3, nearest(width, columns)).index_select(2, nearest(height, rows))
+    found = np.stack([[coarse(plane) for plane in image] for image in images.levels.cpu().numpy()])
+    return torch.from_numpy(found).to(images.levels.device)
 
 
 def jpeg_compression(images: Originals, row: Row) -> torch.Tensor:
@@ -119,4 +93,4 @@ def jpeg_compression(images: Originals, row: Row) -> torch.Tensor:
         with Image.open(file) as compressed:
             pixels = np.asarray(compressed)
         found.append(pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1))
-    return torch.from_numpy(np.stack(found)).to(images.unit.device).float() / 255
+    return torch.from_numpy(np.stack(found)).to(images.levels.device)

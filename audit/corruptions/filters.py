@@ -18,7 +18,9 @@ _NARROW_WINDOW, _WIDE_WINDOW, _LARGE_DISC = 3, 5, 8
 
 
 def in_8_bits(values: torch.Tensor) -> torch.Tensor:
-    """[0, 1] clipped and cut down to whole grey levels, uint8; the published generators cut, they do not round."""
+    """[0, 1] clipped and cut down to whole grey levels, uint8; the published generators cut, they do not round. uint8 stays."""
+    if values.dtype == torch.uint8:
+        return values
     return values.clamp(0, 1).mul(255).add_(_GUARD).floor_().to(torch.uint8)
 
 

@@ -26,5 +26,5 @@ class Originals:
         return c, h, w
 
 
-# (images, parameters) -> (n, c, h, w) float32, not yet clipped.
+# (images, parameters) -> (n, c, h, w) float32, not yet clipped, or uint8.
 Corrupt = Callable[[Originals, Row], torch.Tensor]

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from audit.data import Dataset
 from audit.engine.certified import certified
 from audit.engine.layers import layers
 from audit.engine.measure import Gathered, check, measure
 from audit.engine.subject import Subject
 from audit.engine.summary import cascades, classes, curves, failures_total, passes_of, slices
+from audit.evidence import Evidence, EvidenceKey, EvidenceStore, FisherEstimate
 from audit.metrics.scores import overall, scores
 from audit.result import FailureExample, ModelResult
 from audit.settings import Settings
+
+# Above this share of the examples the report says that the outputs are not smooth.
+MOST_NOT_SMOOTH = 0.10
 
 
 def conclude(
@@ -36,7 +42,7 @@ def conclude(
     columns = {name: cells[sample] for name, cells in dataset.slices.items()}
     by_slice, without_slices = slices(store, columns, dataset.class_names, settings.threats[0])
     return ModelResult(
-        identity=replace(identity, cautions=(*identity.cautions, *subject.cautions)),
+        identity=replace(identity, cautions=(*identity.cautions, *subject.cautions, *not_smooth(store))),
         is_reference=subject.is_reference,
         metrics=records,
         scores=dimensions,
@@ -55,4 +61,17 @@ def conclude(
         forward_passes=forward,
         backward_passes=backward,
         seconds=seconds,
+    )
+
+
+def not_smooth(store: EvidenceStore) -> tuple[str, ...]:
+    """What to be careful about where outputs do not change in proportion to a small step."""
+    key = EvidenceKey(kind=Evidence.FISHER_ESTIMATE)
+    status = store.get_as(FisherEstimate, key).status if key in store else np.zeros(0, dtype=np.str_)
+    rough = int((status == "not_smooth").sum())
+    if rough <= MOST_NOT_SMOOTH * len(status):
+        return ()
+    return (
+        f"The outputs are not smooth around {rough} of {len(status)} examples: they do not change in proportion to a small step, "
+        "as with rounded or quantised outputs. Estimates from queries leave these examples out, and gradients may mislead.",
     )

@@ -34,6 +34,7 @@ from audit.evidence import (
     FisherSpectrum,
     GradientHealth,
     GradientProbe,
+    LipschitzBound,
     MinimalPerturbations,
     NeuronProfile,
     Neurons,
@@ -64,7 +65,7 @@ _KINDS = {
     kind.__name__: kind
     for kind in (
         *(Predictions, Temperature, ProbeSample, Probe, GradientProbe, GradientHealth, ReferenceAttack, WorstCase),
-        *(AccuracyEpsilon, FisherSpectrum, FisherEstimate, NeuronProfile, Neurons, AdversarialNeurons),
+        *(AccuracyEpsilon, FisherSpectrum, FisherEstimate, LipschitzBound, NeuronProfile, Neurons, AdversarialNeurons),
         *(BoundaryDistance, BoundarySteps, NoiseResponse, Certification, Corruptions, Sequences),
         *(MinimalPerturbations, UniversalPerturbation, UniversalEffect),
     )

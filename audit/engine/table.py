@@ -33,8 +33,9 @@ from audit.evidence import (
     Temperature,
     WorstCase,
 )
+from audit.metrics import kl_radius
 from audit.metrics.accuracy import point_name
-from audit.metrics.fisher import KL_RADIUS_TAU, SATURATED_ABOVE
+from audit.metrics.fisher import SATURATED_ABOVE
 from audit.metrics.margin import exceeds
 from audit.metrics.spec import key_of
 from audit.result import FAILURES_FOLDER, TABLE_FILE, FailureExample
@@ -110,7 +111,8 @@ def _fisher(store: EvidenceStore, rows: int) -> dict[str, pa.Array]:
             found["trace_T"] = spread(evidence.trace, evidence.positions, rows)
             moving = fitted > 0
             found["fisher_effective_rank"] = spread(evidence.trace[moving] / fitted[moving], evidence.positions[moving], rows)
-            found["kl_radius"] = spread(np.sqrt(2 * KL_RADIUS_TAU / fitted[moving]), evidence.positions[moving], rows)
+            for name, d in (("kl_radius", 1), ("kl_radius_linf", evidence.dimension)):
+                found[name] = spread(kl_radius.radii(fitted[moving], d), evidence.positions[moving], rows)
         for name in ("margin_linf", "margin_l2", "margin_l1"):
             found[name] = spread(getattr(evidence, name), evidence.positions, rows)
         for threat in dict.fromkeys(key.threat for key in store if key.threat is not None):

@@ -26,6 +26,7 @@ several chunks. Evidence holds no images except the few failures that will be sh
 | accuracy_epsilon | AccuracyEpsilon | yes | predictions, a worst case |
 | fisher_spectrum | FisherSpectrum | no | predictions, temperature |
 | fisher_estimate | FisherEstimate | no | predictions, temperature |
+| architecture_bound | LipschitzBound, one row | no | |
 | corruptions | Corruptions | no | |
 | sequences | Sequences | no | |
 | reference_predictions, reference_corruptions, reference_sequences | as without `reference_` | no | the reference model |
@@ -67,6 +68,7 @@ from audit.evidence.corruption import Corruptions as Corruptions
 from audit.evidence.corruption import Sequences as Sequences
 from audit.evidence.fisher import FisherEstimate as FisherEstimate
 from audit.evidence.fisher import FisherSpectrum as FisherSpectrum
+from audit.evidence.fisher import LipschitzBound as LipschitzBound
 from audit.evidence.fisher import ShownDirection as ShownDirection
 from audit.evidence.fisher import most_sensitive as most_sensitive
 from audit.evidence.neurons import AdversarialNeurons as AdversarialNeurons
@@ -97,6 +99,7 @@ class Evidence(StrEnum):
     ACCURACY_EPSILON = "accuracy_epsilon"
     FISHER_SPECTRUM = "fisher_spectrum"
     FISHER_ESTIMATE = "fisher_estimate"
+    ARCHITECTURE_BOUND = "architecture_bound"
     BOUNDARY_DISTANCE = "boundary_distance"
     BOUNDARY_STEPS = "boundary_steps"
     NOISE_RESPONSE = "noise_response"
@@ -195,7 +198,7 @@ Boundary = (
     | UniversalPerturbation
     | UniversalEffect
 )
-RowEvidence = ByExample | Boundary | Corruptions | Sequences | Summed
+RowEvidence = ByExample | Boundary | Corruptions | Sequences | Summed | LipschitzBound
 Fitted = Temperature | ProbeSample | GradientHealth
 AnyEvidence = RowEvidence | Fitted
 E = TypeVar("E")

@@ -27,17 +27,31 @@ def most_sensitive(shown: Iterable[ShownDirection]) -> tuple[ShownDirection, ...
 
 
 @dataclass(frozen=True, kw_only=True)
-class FisherSpectrum:
-    """White-box Fisher evidence on the first examples of the sample, at the fitted `temperature` and raw (T = 1).
+class LipschitzBound:
+    """What the architecture allows at most: one row (m = 1), of the first example's chunk, since it is the model's alone.
 
-    `gram` (n, K, K) = J J^T of the logits, float64, from which the spectrum follows at any other temperature; (n, 0, 0) with many
-    classes, where Lanczos gave the eigenvalue. `residual` (n,) then bounds how far some eigenvalue is from lambda_max, and
-    `trace_error` (n,) is the trace's standard error; both are 0 where the spectrum is exact. `margin_*` (n,) are linearised margin
-    radii (0 where misclassified); `zero_gradient` marks examples whose margin gradients all vanish. `shown` holds the most
-    sensitive examples.
+    `log_lipschitz` (m,) is the natural logarithm of a Lipschitz constant, in L2, of the logits as a function of the image in
+    [0, 1]; `unknown` (m,) says in words why there is none, and is empty where there is.
     """
 
     positions: Ints
+    log_lipschitz: Floats
+    unknown: Strings
+
+
+@dataclass(frozen=True, kw_only=True)
+class FisherSpectrum:
+    """White-box Fisher evidence on the first examples of the sample, at the fitted `temperature` and raw (T = 1).
+
+    `dimension` is d, the values of an image. `gram` (n, K, K) = J J^T of the logits, float64, from which the spectrum follows at
+    any other temperature; (n, 0, 0) with many classes, where Lanczos gave the eigenvalue. `residual` (n,) then bounds how far some
+    eigenvalue is from lambda_max, and `trace_error` (n,) is the trace's standard error; both are 0 where the spectrum is exact.
+    `margin_*` (n,) are linearised margin radii (0 where misclassified); `zero_gradient` marks examples whose margin gradients all
+    vanish. `shown` holds the most sensitive examples.
+    """
+
+    positions: Ints
+    dimension: int
     logits: Floats
     gram: Floats
     temperature: float

@@ -63,12 +63,12 @@ def log_information(logits: Floats, temperature: float) -> Floats:
     return least
 
 
-def architecture_bound(network: nn.Module, image_shape: tuple[int, int, int]) -> ArchitectureBound:
+def architecture_bound(network: nn.Module, image_shape: tuple[int, ...]) -> ArchitectureBound:
     """The bound of a network in eval mode: VGG, ResNet, DenseNet and ViT as torchvision builds them, plain CNNs and MLPs.
 
     Args:
-        network: images (1, c, h, w) -> logits (1, K).
-        image_shape: (c, h, w).
+        network: images (1, *image_shape) -> logits (1, K).
+        image_shape: of one image as the network receives it, mostly (c, h, w).
 
     Raises:
         MissingCapability: a module is not known, or does something with its input that its class does not say; it is named.
@@ -82,7 +82,7 @@ def architecture_bound(network: nn.Module, image_shape: tuple[int, int, int]) ->
     return ArchitectureBound(log_lipschitz=_Composer(network, shapes).of(network))
 
 
-def _input_shapes(network: nn.Module, image_shape: tuple[int, int, int]) -> dict[nn.Module, Shape]:
+def _input_shapes(network: nn.Module, image_shape: tuple[int, ...]) -> dict[nn.Module, Shape]:
     """The shape, without the batch, of what each module receives."""
     shapes: dict[nn.Module, Shape] = {}
 

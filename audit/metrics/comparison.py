@@ -6,6 +6,8 @@ image move together in the interval.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import scipy.special
 
@@ -20,6 +22,8 @@ from audit.vocabulary import Better, Family, Unit
 SOURCE = "Ling et al. 2019 (DEEPSEC)"
 VARIANTS = ("clean", "corrupted")
 _NONE_RIGHT = "no image is classified correctly by both models"
+_RECTIFY_AND_SACRIFICE = "classification rectify and sacrifice ratio"
+_compared = partial(metric, family=Family.COMPARISON, source=SOURCE, variants=VARIANTS)
 
 
 def _right(own: Corruptions, other: Corruptions) -> tuple[Bools, Bools]:
@@ -50,15 +54,15 @@ def _over_both_right(values: Floats, both: Bools) -> Estimate:
     return interval_of(len(sums), float(sums.sum() / counts.sum()), found, ())
 
 
-@metric(
-    symbol="CAV",
-    family=Family.COMPARISON,
-    better=Better.HIGHER,
-    unit=Unit.POINTS,
-    source=SOURCE,
-    paper_row="classification accuracy variance",
-    variants=VARIANTS,
-)
+def _right_alone(clean: tuple[Predictions, Predictions], corrupted: tuple[Corruptions, Corruptions], variant: str) -> Estimate:
+    """The share of images that the first model gets right and the second one wrong."""
+    if variant == "corrupted":
+        first, second = _right(*corrupted)
+        return average((first & ~second).mean(axis=1))
+    return share(clean[0].correct & ~clean[1].correct)
+
+
+@_compared(symbol="CAV", better=Better.HIGHER, unit=Unit.POINTS, paper_row="classification accuracy variance")
 def classification_accuracy_variance(
     predictions: Predictions,
     reference_predictions: Predictions,
@@ -92,15 +96,7 @@ def classification_accuracy_variance(
     )
 
 
-@metric(
-    symbol="CRR",
-    family=Family.COMPARISON,
-    better=Better.HIGHER,
-    unit=Unit.SHARE,
-    source=SOURCE,
-    paper_row="classification rectify and sacrifice ratio",
-    variants=VARIANTS,
-)
+@_compared(symbol="CRR", better=Better.HIGHER, unit=Unit.SHARE, paper_row=_RECTIFY_AND_SACRIFICE)
 def classification_rectify_ratio(
     predictions: Predictions,
     reference_predictions: Predictions,
@@ -122,21 +118,10 @@ def classification_rectify_ratio(
     ... ).value
     0.25
     """
-    if variant == "corrupted":
-        own, other = _right(corruptions, reference_corruptions)
-        return average((own & ~other).mean(axis=1))
-    return share(predictions.correct & ~reference_predictions.correct)
+    return _right_alone((predictions, reference_predictions), (corruptions, reference_corruptions), variant)
 
 
-@metric(
-    symbol="CSR",
-    family=Family.COMPARISON,
-    better=Better.LOWER,
-    unit=Unit.SHARE,
-    source=SOURCE,
-    paper_row="classification rectify and sacrifice ratio",
-    variants=VARIANTS,
-)
+@_compared(symbol="CSR", better=Better.LOWER, unit=Unit.SHARE, paper_row=_RECTIFY_AND_SACRIFICE)
 def classification_sacrifice_ratio(
     predictions: Predictions,
     reference_predictions: Predictions,
@@ -158,21 +143,11 @@ def classification_sacrifice_ratio(
     ... ).value
     0.5
     """
-    if variant == "corrupted":
-        own, other = _right(corruptions, reference_corruptions)
-        return average((~own & other).mean(axis=1))
-    return share(~predictions.correct & reference_predictions.correct)
+    return _right_alone((reference_predictions, predictions), (reference_corruptions, corruptions), variant)
 
 
-@metric(
-    symbol="CCV",
-    family=Family.COMPARISON,
-    better=Better.LOWER,
-    unit=Unit.PROBABILITY,
-    source=SOURCE,
-    paper_row="classification confidence variance",
-    variants=VARIANTS,
-    reads_scores=True,
+@_compared(
+    symbol="CCV", better=Better.LOWER, unit=Unit.PROBABILITY, paper_row="classification confidence variance", reads_scores=True
 )
 def classification_confidence_variance(
     predictions: Predictions,
@@ -210,16 +185,7 @@ def classification_confidence_variance(
     return _mean_where(moved, predictions.correct & reference_predictions.correct)
 
 
-@metric(
-    symbol="COS",
-    family=Family.COMPARISON,
-    better=Better.LOWER,
-    unit=Unit.NATS,
-    source=SOURCE,
-    paper_row="classification output stability",
-    variants=VARIANTS,
-    reads_scores=True,
-)
+@_compared(symbol="COS", better=Better.LOWER, unit=Unit.NATS, paper_row="classification output stability", reads_scores=True)
 def classification_output_stability(
     predictions: Predictions,
     reference_predictions: Predictions,

@@ -21,7 +21,6 @@ SOURCE = "Zhang et al. 2026 (arXiv 2606.04767); Zhao et al. 2018 (arXiv 1810.038
 NOT_ROBUSTNESS = "a small value is not evidence of robustness"
 RAW = "raw outputs (T = 1): multiplying the logits changes it and not one decision; compare models at the fitted temperature"
 SATURATED_ABOVE = 0.999
-KL_RADIUS_TAU = 0.1
 
 
 def _statistic(values: Floats, variant: str, notes: tuple[str, ...]) -> Estimate:
@@ -57,7 +56,8 @@ def _accuracy(values: Floats, errors: Floats, what: str = "bound on what the ite
     return (f"iterated (Lanczos); {what}: at most {float((errors[moving] / values[moving]).max()):.2g} of its value",)
 
 
-def _fitted(temperature: Temperature) -> float:
+def fitted(temperature: Temperature) -> float:
+    """The fitted temperature; raises `Undefined` where the fit ran into its bound."""
     if temperature.at_limit:
         raise Undefined(
             f"no temperature could be fitted: the likelihood has no minimum inside the search bounds (T = {temperature.value:.3g})"
@@ -90,7 +90,7 @@ def fisher_spectral_norm(fisher_spectrum: FisherSpectrum, temperature: Temperatu
     >>> round(fisher_spectral_norm(fisher_spectrum=two_classes, temperature=fit, variant="max").value, 3)
     0.25
     """
-    notes = (f"T = {_fitted(temperature):.3g}", *_accuracy(fisher_spectrum.lambda_max, fisher_spectrum.residual), NOT_ROBUSTNESS)
+    notes = (f"T = {fitted(temperature):.3g}", *_accuracy(fisher_spectrum.lambda_max, fisher_spectrum.residual), NOT_ROBUSTNESS)
     return _exact(fisher_spectrum.lambda_max, variant, notes)
 
 
@@ -128,7 +128,7 @@ def fisher_trace(fisher_spectrum: FisherSpectrum, temperature: Temperature) -> E
     Undefined when: no temperature could be fitted, or the outputs do not move at all around half of the examples.
     """
     trace, error = fisher_spectrum.trace, fisher_spectrum.trace_error
-    notes = (f"T = {_fitted(temperature):.3g}", *_accuracy(trace, error, "standard error of an example's trace"), NOT_ROBUSTNESS)
+    notes = (f"T = {fitted(temperature):.3g}", *_accuracy(trace, error, "standard error of an example's trace"), NOT_ROBUSTNESS)
     return _exact(trace, "median", notes)
 
 
@@ -140,7 +140,7 @@ def fisher_effective_rank(fisher_spectrum: FisherSpectrum, temperature: Temperat
     whose outputs do not move at all have no rank and are left out; a note counts them.
     Undefined when: no temperature could be fitted, or every eigenvalue is 0.
     """
-    _fitted(temperature)
+    fitted(temperature)
     values = fisher_spectrum.lambda_max
     moving = values > 0
     if not moving.any():
@@ -169,7 +169,7 @@ def fisher_spectral_norm_estimate(fisher_estimate: FisherEstimate, temperature: 
     examples, widened by what is left of the bias and by the noise of the directions. A small value is not evidence of robustness.
     Undefined when: no temperature could be fitted, or half of the examples or more are saturated or not smooth.
     """
-    _fitted(temperature)
+    fitted(temperature)
     return _eigenvalue(fisher_estimate, fisher_estimate.lambda_max, variant, (f"T = {temperature.value:.3g}", NOT_ROBUSTNESS))
 
 
@@ -197,7 +197,7 @@ def fisher_trace_estimate(fisher_estimate: FisherEstimate, temperature: Temperat
     (d/m) sum |D_v|^2 over the same directions (Hutchinson 1989), unbiased.
     Undefined when: no temperature could be fitted, or half of the examples or more are saturated or not smooth.
     """
-    _fitted(temperature)
+    fitted(temperature)
     return _estimated(fisher_estimate, fisher_estimate.trace, "median", (f"T = {temperature.value:.3g}", NOT_ROBUSTNESS))
 
 
@@ -284,18 +284,3 @@ def saturated_share(predictions: Predictions) -> Estimate:
         raise MissingCapability(predictions.no_scores)
     shifted = predictions.logits - predictions.logits.max(axis=1, keepdims=True)
     return share(1 / np.exp(shifted).sum(axis=1) > SATURATED_ABOVE)
-
-
-@metric(symbol="r KL", family=Family.FISHER, better=Better.HIGHER, unit=Unit.PIXELS, source=SOURCE)
-def kl_radius(fisher_spectrum: FisherSpectrum, temperature: Temperature) -> Estimate:
-    """Kullback-Leibler radius in L2, median.
-
-    sqrt(2 tau / lambda_max) with tau = 0.1 nats at the fitted temperature: the L2 change at which the output distribution has
-    moved by tau, to second order. Not a guarantee.
-    Undefined when: no temperature could be fitted, or an eigenvalue is 0.
-    """
-    _fitted(temperature)
-    values = fisher_spectrum.lambda_max
-    if (values <= 0).any():
-        raise Undefined(f"the outputs do not move at all around {int((values <= 0).sum())} examples")
-    return _statistic(np.sqrt(2 * KL_RADIUS_TAU / values), "median", ("second order, not a guarantee",))

@@ -32,6 +32,11 @@ class ComposedClassifier:
         self._lacks = lacks
 
     @property
+    def alone(self) -> Classifier | None:
+        """The one classifier that scores and gradients come from; None where there are two."""
+        return self._scores if self._inside is self._scores else None
+
+    @property
     def identity(self) -> ModelIdentity:
         """What was loaded."""
         return self._identity

@@ -5,6 +5,7 @@ All of it but the rounding to integers is affine in the image, so a gradient arr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -153,6 +154,29 @@ def prepared(images: torch.Tensor, spec: InputSpec) -> torch.Tensor:
     if spec.dtype == "uint8":
         x = x.round().clamp(0, 255)
     return x.to(getattr(torch, spec.dtype)).contiguous()
+
+
+def stretch(spec: InputSpec, image_shape: tuple[int, int, int]) -> float:
+    """The Lipschitz constant, in L2, of `prepared` on images (c, h, w), rounding left aside: the norm of its linear part.
+
+    Its steps act on colour, on size and on each value apart, so the norms of the steps multiply.
+
+    >>> from audit.models.input_spec import InputSpec
+    >>> stretch(InputSpec(range=(0.0, 255.0), std=(51.0,)), (1, 8, 8))
+    5.0
+    """
+    import torch
+
+    seen = spec.channels_seen(image_shape[0])
+    scales = [(spec.range[1] - spec.range[0]) / std for std in (spec.std if len(spec.std) > 1 else spec.std * seen)]
+    # A grey image that is repeated reaches every channel at once.
+    largest = math.hypot(*scales) if spec.colour == "repeat" else max(scales)
+    if spec.colour == "luma":
+        largest *= math.hypot(*LUMA)
+    if spec.size is not None and spec.size != image_shape[1:]:
+        for have, want in zip(image_shape[1:], spec.size, strict=True):
+            largest *= float(torch.linalg.matrix_norm(_filter(have, want), 2))
+    return largest
 
 
 def _grey(images: torch.Tensor) -> torch.Tensor:

@@ -58,6 +58,16 @@ class TorchClassifier:
         return self._identity
 
     @property
+    def network(self) -> Callable[[torch.Tensor], object]:
+        """What makes scores of prepared images."""
+        return self._network
+
+    @property
+    def spec(self) -> InputSpec:
+        """How images are prepared."""
+        return self._spec
+
+    @property
     def lacks(self) -> Mapping[Capability, str]:
         """Gradients where it takes integers, or cuts its outputs off from its input; activations where no layer can be read."""
         reason = self._no_gradients if self._spec.differentiable else _INTEGER_INPUT

@@ -28,7 +28,8 @@ QUERIED_FISHER = frozenset(
     }
 )  # fmt: skip
 AT_FITTED_TEMPERATURE = frozenset(
-    {"fisher_spectral_norm", "fisher_trace", "fisher_effective_rank", "kl_radius", "fitted_temperature"}
+    {"fisher_spectral_norm", "fisher_trace", "fisher_effective_rank", "kl_radius", "kl_radius_linf"}
+    | {"fisher_architecture_bound", "fisher_bound_looseness", "fitted_temperature"}
 ) | (QUERIED_FISHER - {"fisher_spectral_norm_estimate_raw"})
 
 
@@ -88,6 +89,7 @@ _COLUMNS: dict[str, tuple[str, Statistic | None]] = {
     "linearised_margin_radius": ("margin_{variant}", Statistic.MEDIAN),
     "linearised_margin_share": ("{key}", Statistic.SHARE),
     "kl_radius": ("{key}", Statistic.MEDIAN),
+    "kl_radius_linf": ("{key}", Statistic.MEDIAN),
     "empirical_boundary_distance": ("{key}", Statistic.MEAN),
     "empirical_boundary_distance_adversarial": ("{key}", Statistic.MEAN),
     "empirical_noise_insensitivity": ("{key}", Statistic.MEAN),

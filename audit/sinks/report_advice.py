@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Literal
 
+from audit.pairing.sensitivity import raw_flatters
 from audit.result import AuditResult, Failed, Measured, ModelResult, ScoreRecord
 from audit.sinks import report_words as words
 
@@ -74,6 +76,12 @@ def worries_of(subjects: Named, result: AuditResult) -> list[Worry]:
         if model.overall.undetermined:
             names = words.listed([dimension_name(name).lower() for name in model.overall.undetermined])
             add("not_run", "The overall score is only an upper limit", "5", label, f"not measured: {names}")
+    for (one, label), (other, second) in combinations(subjects, 2):
+        flattered = raw_flatters(one, other)
+        if flattered is not None:
+            who, than = ((label, second), (second, label))[flattered]
+            less = f"less sensitive than {than} by its raw outputs (T = 1), more sensitive at the fitted temperature, which counts"
+            add("warn", "Raw sensitivity misleads", "5", who, less)
     if result.data.cautions:
         add("warn", "About the data", "4", "", "; ".join(result.data.cautions))
     order: dict[str, int] = {"fail": 0, "undecided": 1, "warn": 2, "not_run": 3}

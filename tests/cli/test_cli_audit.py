@@ -69,7 +69,7 @@ def test_the_robust_twin_ranks_first_under_attack(whole):
 
 def test_every_value_is_measured_or_says_why(whole):
     for model in result_of(whole[0]).models:
-        assert len(model.metrics) == 123
+        assert len(model.metrics) == 126
         missing = {record.key for record in model.metrics if record.outcome.kind == "not_applicable"}
         # No reference model was given, and the images are grey.
         relative = {"mean_corruption_error", "relative_mean_corruption_error", "mean_flip_rate"}

@@ -145,7 +145,7 @@ def test_order_changes_no_bit(run, run_without_gradients, sample):
                 np.testing.assert_array_equal(value.distance, mixed[key].distance[back])
             else:
                 some = {Evidence.FISHER_SPECTRUM, Evidence.BOUNDARY_DISTANCE, Evidence.CERTIFICATION}
-                some |= {Evidence.CORRUPTIONS, Evidence.SEQUENCES}
+                some |= {Evidence.CORRUPTIONS, Evidence.SEQUENCES, Evidence.ARCHITECTURE_BOUND}
                 back = np.argsort(mixed[key].positions) if key.kind in some else np.argsort(order)
                 assert_equal(value, mixed[key], back)
 
@@ -154,7 +154,7 @@ def test_a_query_only_model_gets_its_arms(run_without_gradients, sample):
     evidence = run_without_gradients.everything(sample)
     kinds = {key.kind for key in evidence}
     led = {Evidence.GRADIENT_PROBE, Evidence.GRADIENT_HEALTH, Evidence.WORST_CASE_WHITE_BOX, Evidence.FISHER_SPECTRUM}
-    led |= {Evidence.BOUNDARY_STEPS, Evidence.MINIMAL_PERTURBATIONS}
+    led |= {Evidence.BOUNDARY_STEPS, Evidence.MINIMAL_PERTURBATIONS, Evidence.ARCHITECTURE_BOUND}
     led |= {Evidence.UNIVERSAL_PERTURBATION, Evidence.UNIVERSAL_EFFECT}
     inside = {Evidence.NEURON_PROFILE, Evidence.NEURONS, Evidence.ADVERSARIAL_NEURONS}
     assert kinds == set(Evidence) - led - inside - set(OF_REFERENCE)
@@ -170,7 +170,7 @@ def test_why_not_speaks_in_words():
     assert all(why_not(kind, {}) is None for kind in Evidence)
     assert why_not(Evidence.WORST_CASE_WHITE_BOX, lacking) == "ONNX Runtime has no backward pass"
     led = {Evidence.GRADIENT_PROBE, Evidence.GRADIENT_HEALTH, Evidence.WORST_CASE_WHITE_BOX, Evidence.FISHER_SPECTRUM}
-    led |= {Evidence.BOUNDARY_STEPS, Evidence.MINIMAL_PERTURBATIONS}
+    led |= {Evidence.BOUNDARY_STEPS, Evidence.MINIMAL_PERTURBATIONS, Evidence.ARCHITECTURE_BOUND}
     led |= {Evidence.UNIVERSAL_PERTURBATION, Evidence.UNIVERSAL_EFFECT}
     queried = set(Evidence) - led
     assert {kind for kind in Evidence if why_not(kind, lacking) is None} == queried

@@ -11,7 +11,7 @@ from evidence_by_hand import LINF
 from audit.collect import fit_clean_temperature
 from audit.errors import Undefined
 from audit.evidence import Evidence, EvidenceStore
-from audit.metrics import fisher
+from audit.metrics import fisher, kl_radius
 from audit.metrics.findings import RunFacts
 from audit.metrics.honesty import CHECKS, check_record
 from audit.models.torch_module import wrap
@@ -61,7 +61,8 @@ def test_the_headline_keeps_three_digits(measured, factor):
         (fisher.fisher_spectral_norm, {"variant": "p95"}),
         (fisher.fisher_trace, {}),
         (fisher.fisher_effective_rank, {}),
-        (fisher.kl_radius, {}),
+        (kl_radius.kl_radius, {}),
+        (kl_radius.kl_radius_linf, {}),
     ):
         assert of(scaled, function, **options) == pytest.approx(of(base, function, **options), rel=5e-4), function.id
     queried = of(scaled, fisher.fisher_spectral_norm_estimate, variant="median")

@@ -13,7 +13,7 @@ import skimage.color
 import torch
 from PIL import Image
 
-from audit.corruptions import blur, digital, sizes, spatter, weather
+from audit.corruptions import blur, sizes, spatter, weather
 from audit.corruptions.draws import Draws
 from audit.corruptions.filters import smooth, streak
 from audit.corruptions.kinds import corrupted
@@ -232,13 +232,16 @@ def test_snow_and_frost_whiten_and_stay_in_range():
     assert float(layer.std(dim=(2, 3)).min()) > 0.02
 
 
-def test_whole_pixel_boxes_are_pils_for_every_pair_of_sizes():
-    line = torch.arange(23, dtype=torch.float32).mul(11).view(1, 1, 23, 1)
-    plain = Image.fromarray(line[0, 0].numpy().astype(np.uint8))
-    for small in range(1, 24):
-        expected = np.asarray(plain.resize((1, small), Image.Resampling.BOX))[:, 0]
-        # PIL's fixed-point weights round halves to either side.
-        assert np.abs(digital._shrunk(line, small)[0, 0, :, 0].numpy() - expected).max() <= 1
+@pytest.mark.parametrize(("severity", "factor"), [(2, 2), (5, 4)])
+def test_pixelate_averages_blocks(severity, factor):
+    levels = photos(224, count=1)
+    for axis in (3, 2):  # columns before rows, whole grey levels in between
+        shape = list(levels.shape)
+        shape[axis : axis + 1] = [shape[axis] // factor, factor]
+        levels = levels.reshape(shape).double().mean(dim=axis + 1).add(0.5).floor()
+    expected = levels.repeat_interleave(factor, dim=2).repeat_interleave(factor, dim=3).numpy()
+    # PIL's fixed-point weights round halves to either side.
+    assert np.abs(ours(photos(224, count=1), "pixelate", severity) - expected).max() <= 1
 
 
 def test_zooming_by_one_is_the_identity():

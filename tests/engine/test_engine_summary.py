@@ -9,6 +9,7 @@ import pytest
 from evidence_by_hand import LINF, estimate, predictions, spectrum, temperature, worst_case
 
 from audit import statistics
+from audit.engine.conclude import not_smooth
 from audit.engine.ranking import rankings
 from audit.engine.summary import cascades, classes, curves, failures, slices, strongest_arm
 from audit.engine.table import columns
@@ -116,6 +117,15 @@ def test_the_table_holds_nothing_at_a_temperature_that_was_not_fitted():
     assert "lambda_max_T" not in limit and set(limit["lambda_estimate_T"].to_pylist()) == {None}
     assert limit["lambda_max_raw"].to_pylist()[:4] == pytest.approx([0.25, 0.25, 0.25, None])
     assert limit["lambda_estimate_raw"].to_pylist()[:4] == [1.0, 1.0, 1.0, None]
+
+
+def test_outputs_that_are_not_smooth_are_a_caution_from_a_tenth_of_the_examples_on():
+    def rough(count):
+        states = np.where(np.arange(20) < count, "not_smooth", "measured")
+        return not_smooth(store(predictions=clean(), fisher_estimate=estimate(np.ones(20), status=states)))
+
+    assert not_smooth(store(predictions=clean())) == rough(0) == rough(2) == ()
+    assert rough(3)[0].startswith("The outputs are not smooth around 3 of 20 examples")
 
 
 def test_slices_are_classes_of_another_column():

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from evidence_by_hand import LINF, estimate, predictions, spectrum, temperature
+from evidence_by_hand import LINF, estimate, lipschitz, predictions, spectrum, temperature
 
-from audit.errors import Undefined
+from audit.errors import MissingCapability, Undefined
 from audit.fisher.sampling import relative_standard_error
 from audit.fisher.temperature import fit_temperature
-from audit.metrics import fisher, fisher_agreement, margin
+from audit.metrics import fisher, fisher_agreement, fisher_bound, kl_radius, margin
 from audit.metrics.margin import MOST_ZERO_GRADIENTS
 
 AT_T = {
@@ -20,7 +20,12 @@ AT_T = {
     ),
     "trace": lambda fit: fisher.fisher_trace(fisher_spectrum=spectrum(np.arange(1, 21)), temperature=fit),
     "rank": lambda fit: fisher.fisher_effective_rank(fisher_spectrum=spectrum(np.arange(1, 21)), temperature=fit),
-    "radius": lambda fit: fisher.kl_radius(fisher_spectrum=spectrum(np.arange(1, 21)), temperature=fit),
+    "radius": lambda fit: kl_radius.kl_radius(fisher_spectrum=spectrum(np.arange(1, 21)), temperature=fit),
+    "radius, Linf": lambda fit: kl_radius.kl_radius_linf(fisher_spectrum=spectrum(np.arange(1, 21)), temperature=fit),
+    "bound": lambda fit: fisher_bound.fisher_architecture_bound(architecture_bound=lipschitz(20), temperature=fit),
+    "looseness": lambda fit: fisher_bound.fisher_bound_looseness(
+        architecture_bound=lipschitz(20), fisher_spectrum=spectrum(np.arange(1, 21)), temperature=fit
+    ),
     "lambda, queries": lambda fit: fisher.fisher_spectral_norm_estimate(
         fisher_estimate=estimate(np.arange(1, 21)), temperature=fit, variant="median"
     ),
@@ -143,3 +148,35 @@ def test_agreement_of_the_estimate_with_the_exact_value():
     queried = replace(queried, positions=np.arange(5) + 10)
     with pytest.raises(Undefined, match="both"):
         of("ratio")
+
+
+def test_the_radius_in_linf_is_that_in_l2_over_the_root_of_the_dimension():
+    found = spectrum(np.arange(1, 22))
+    both = [
+        metric(fisher_spectrum=found, temperature=temperature()).value for metric in (kl_radius.kl_radius, kl_radius.kl_radius_linf)
+    ]
+    assert both == pytest.approx([np.sqrt(0.2 / (11 / 4)), np.sqrt(0.2 / (11 / 4)) / 28])
+    for metric in (kl_radius.kl_radius, kl_radius.kl_radius_linf):
+        with pytest.raises(Undefined, match="around 1 examples"):
+            metric(fisher_spectrum=spectrum([0.0, 1.0]), temperature=temperature())
+
+
+def test_the_architecture_bound_comes_with_its_looseness():
+    # Lip = 200 at T = 2: 200² / (2 · 2²) = 5000, and the largest eigenvalue is 5.
+    weights, measured = lipschitz(200), spectrum([20.0, 4.0])
+
+    def loose(bound=weights, exact=measured):
+        return fisher_bound.fisher_bound_looseness(architecture_bound=bound, fisher_spectrum=exact, temperature=temperature(2.0))
+
+    bound = fisher_bound.fisher_architecture_bound(architecture_bound=weights, temperature=temperature(2.0))
+    assert bound.value == pytest.approx(np.log10(5000)) and bound.interval is None
+    assert loose().value == pytest.approx(3.0) and loose(lipschitz(201)).notes == (
+        "vacuous: more than 1000 times the largest value",
+    )
+    assert loose(lipschitz(199)).notes == ()
+    with pytest.raises(MissingCapability, match="the module trunk"):
+        loose(lipschitz(1, "no architecture bound: the module trunk is of a kind whose constant is not known here"))
+    with pytest.raises(Undefined, match="never move"), np.errstate(divide="ignore"):
+        loose(lipschitz(0))
+    with pytest.raises(Undefined, match="nothing to compare"):
+        loose(exact=spectrum([0.0]))
