@@ -7,6 +7,7 @@ images of the reference attack, and on both together.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -20,6 +21,16 @@ from audit.vocabulary import Better, Family, Unit
 SOURCE = "Ma et al. 2018, DeepGauge (arXiv 1803.07519)"
 NOT_ROBUSTNESS = "describes the test data, not the model's robustness"
 VARIANTS = ("clean", "adversarial", "union")
+
+_covering = partial(
+    metric,
+    family=Family.NEURONS,
+    better=Better.NEITHER,
+    unit=Unit.SHARE,
+    source=SOURCE,
+    variants=VARIANTS,
+    clean_variants=("clean",),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,16 +98,7 @@ def _share(neurons: Neurons, covered: int, possible: int, images: int, notes: tu
     )
 
 
-@metric(
-    symbol="KMNC",
-    family=Family.NEURONS,
-    better=Better.NEITHER,
-    unit=Unit.SHARE,
-    source=SOURCE,
-    paper_row="KMNC",
-    variants=VARIANTS,
-    clean_variants=("clean",),
-)
+@_covering(symbol="KMNC", paper_row="KMNC")
 def k_multisection_neuron_coverage(
     neurons: Neurons, neuron_profile: NeuronProfile, adversarial_neurons: AdversarialNeurons | None, variant: str
 ) -> Estimate:
@@ -122,16 +124,7 @@ def k_multisection_neuron_coverage(
     return _of_range(neurons, neuron_profile, covered, SECTIONS * len(seen.sections), seen)
 
 
-@metric(
-    symbol="NBC",
-    family=Family.NEURONS,
-    better=Better.NEITHER,
-    unit=Unit.SHARE,
-    source=SOURCE,
-    paper_row="NBC",
-    variants=VARIANTS,
-    clean_variants=("clean",),
-)
+@_covering(symbol="NBC", paper_row="NBC")
 def neuron_boundary_coverage(
     neurons: Neurons, neuron_profile: NeuronProfile, adversarial_neurons: AdversarialNeurons | None, variant: str
 ) -> Estimate:
@@ -146,16 +139,7 @@ def neuron_boundary_coverage(
     return _of_range(neurons, neuron_profile, covered, 2 * len(seen.above), seen)
 
 
-@metric(
-    symbol="SNAC",
-    family=Family.NEURONS,
-    better=Better.NEITHER,
-    unit=Unit.SHARE,
-    source=SOURCE,
-    paper_row="SNAC",
-    variants=VARIANTS,
-    clean_variants=("clean",),
-)
+@_covering(symbol="SNAC", paper_row="SNAC")
 def strong_neuron_activation_coverage(
     neurons: Neurons, neuron_profile: NeuronProfile, adversarial_neurons: AdversarialNeurons | None, variant: str
 ) -> Estimate:
@@ -169,15 +153,7 @@ def strong_neuron_activation_coverage(
     return _of_range(neurons, neuron_profile, int(seen.above.sum()), len(seen.above), seen)
 
 
-@metric(
-    symbol="TKNC",
-    family=Family.NEURONS,
-    better=Better.NEITHER,
-    unit=Unit.SHARE,
-    source=SOURCE,
-    variants=VARIANTS,
-    clean_variants=("clean",),
-)
+@_covering(symbol="TKNC")
 def top_k_neuron_coverage(neurons: Neurons, adversarial_neurons: AdversarialNeurons | None, variant: str) -> Estimate:
     """Top-k neuron coverage.
 

@@ -188,7 +188,8 @@ def ranking(rows: Sequence[Ranked], *, x_label: str, decimals: int, key: str, al
         axes.xaxis.set_major_locator(MaxNLocator(5))
         axes.spines["bottom"].set_visible(False)
         axes.tick_params(axis="x", length=0)
-        axes.set_xlabel(x_label, loc="left")
+        # A long title starts under the names: the page ends where the figure does.
+        axes.set_xlabel(x_label, loc="left" if len(x_label) * _CHARACTER < WIDTH - left else "right")
         return inline_svg(figure, key=key, alt=alt)
 
 
