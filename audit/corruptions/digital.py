@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from PIL import Image
 
@@ -76,21 +76,30 @@ def pixelate(images: Originals, row: Row) -> torch.Tensor:
     _, height, width = images.shape
     small = max(1, int(width * row[0])), max(1, int(height * row[0]))
 
-    def coarse(plane: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-        shrunk = Image.fromarray(plane).resize(small, Image.Resampling.BOX)
-        return np.asarray(shrunk.resize((width, height), Image.Resampling.NEAREST))
+    def coarse(picture: Image.Image) -> Image.Image:
+        return picture.resize(small, Image.Resampling.BOX).resize((width, height), Image.Resampling.NEAREST)
 
-    found = np.stack([[coarse(plane) for plane in image] for image in images.levels.cpu().numpy()])
-    return torch.from_numpy(found).to(images.levels.device)
+    return _by_pil(images.levels, coarse)
 
 
 def jpeg_compression(images: Originals, row: Row) -> torch.Tensor:
     """Written as JPEG at the given quality and read again, by PIL on the CPU."""
-    found = []
-    for image in images.levels.cpu().numpy():
+
+    def compressed(picture: Image.Image) -> Image.Image:
         file = io.BytesIO()
-        Image.fromarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0)).save(file, "JPEG", quality=int(row[0]))
-        with Image.open(file) as compressed:
-            pixels = np.asarray(compressed)
-        found.append(pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1))
-    return torch.from_numpy(np.stack(found)).to(images.levels.device)
+        picture.save(file, "JPEG", quality=int(row[0]))
+        return Image.open(file)
+
+    return _by_pil(images.levels, compressed)
+
+
+def _by_pil(levels: torch.Tensor, change: Callable[[Image.Image], Image.Image]) -> torch.Tensor:
+    """Each image (c, h, w) through `change`. PIL merges and splits planes faster than numpy transposes them."""
+    given = levels.cpu().numpy()
+    found = np.empty_like(given)
+    for row, image in enumerate(given):
+        planes = [Image.fromarray(plane) for plane in image]
+        with change(planes[0] if len(planes) == 1 else Image.merge("RGB", planes)) as changed:
+            for place, plane in enumerate(changed.split()):
+                found[row, place] = plane
+    return torch.from_numpy(found).to(levels.device)
