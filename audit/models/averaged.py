@@ -8,52 +8,21 @@ from dataclasses import replace
 import torch
 
 from audit.models import Classifier, RowLoss
+from audit.models.around import Around
 from audit.models.outputs import PROBABILITY_FLOOR
-from audit.result import ModelIdentity
 from audit.vocabulary import Capability
 
 
-class AveragedClassifier:
+class AveragedClassifier(Around):
     """The logarithm of the mean softmax of K calls; of a model that gives labels only, the class most calls answered.
 
     A loss's gradient is the mean of its gradients in K calls (arXiv 1707.07397, section 2.1).
     """
 
     def __init__(self, inner: Classifier, calls: int) -> None:
-        self._inner = inner
         self._calls = calls
         caution = f"The model answers at random: every answer here is the mean of {calls} calls (--eot {calls})."
-        self._identity = replace(inner.identity, averaged=calls, cautions=(*inner.identity.cautions, caution))
-
-    @property
-    def identity(self) -> ModelIdentity:
-        """What was loaded, and over how many calls it is averaged."""
-        return self._identity
-
-    @property
-    def lacks(self) -> Mapping[Capability, str]:
-        """What it cannot do and why."""
-        return self._inner.lacks
-
-    @property
-    def classes(self) -> int:
-        """K, the number of classes."""
-        return self._inner.classes
-
-    @property
-    def device(self) -> torch.device:
-        """Where images must live."""
-        return self._inner.device
-
-    @property
-    def forward_passes(self) -> int:
-        """Images pushed through the model so far, every call counted."""
-        return self._inner.forward_passes
-
-    @property
-    def backward_passes(self) -> int:
-        """Images whose gradients were taken so far, every call counted."""
-        return self._inner.backward_passes
+        super().__init__(inner, replace(inner.identity, averaged=calls, cautions=(*inner.identity.cautions, caution)))
 
     def logits(self, images: torch.Tensor) -> torch.Tensor:
         """Log of the mean probabilities (n, K); one-hot rows of the commonest answer where it lacks SCORES."""

@@ -14,6 +14,7 @@ import torch
 
 from audit.errors import ModelError
 from audit.models import Classifier, RowLoss
+from audit.models.around import Around
 from audit.models.onnx_file import OnnxClassifier, freed_if_equal
 from audit.models.probe import ONE_VALUE
 from audit.result import ModelIdentity
@@ -197,14 +198,13 @@ def _shares(scores: torch.Tensor, outputs: Outputs) -> torch.Tensor:
     return torch.cat((1 - scores[:, 1:], scores[:, 1:]), dim=1) if outputs is Outputs.ONE_PROBABILITY else scores
 
 
-class ResolvedClassifier:
+class ResolvedClassifier(Around):
     """A classifier whose outputs are known: logits as they are, probabilities as log max(p, floor)."""
 
     def __init__(self, inner: Classifier, identity: ModelIdentity, *, outputs: Outputs, sums_to_one: bool = False) -> None:
         """With `sums_to_one`, rows of probabilities that do not are refused."""
-        self._inner = inner
+        super().__init__(inner, identity)
         self._sums_to_one = sums_to_one
-        self._identity = identity
         self._outputs = outputs
 
     @property
@@ -221,36 +221,6 @@ class ResolvedClassifier:
     def inner(self) -> Classifier:
         """The classifier that gives the outputs as they are."""
         return self._inner
-
-    @property
-    def identity(self) -> ModelIdentity:
-        """What was loaded, with the outputs settled."""
-        return self._identity
-
-    @property
-    def lacks(self) -> Mapping[Capability, str]:
-        """What it cannot do and why."""
-        return self._inner.lacks
-
-    @property
-    def classes(self) -> int:
-        """K, the number of classes."""
-        return self._inner.classes
-
-    @property
-    def device(self) -> torch.device:
-        """Where images must live."""
-        return self._inner.device
-
-    @property
-    def forward_passes(self) -> int:
-        """Images pushed through the model so far."""
-        return self._inner.forward_passes
-
-    @property
-    def backward_passes(self) -> int:
-        """Images whose gradients were taken so far."""
-        return self._inner.backward_passes
 
     def logits(self, images: torch.Tensor) -> torch.Tensor:
         """Logits or log-probabilities (n, K).
