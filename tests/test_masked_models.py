@@ -159,6 +159,33 @@ def test_a_model_that_can_only_be_asked_is_probed_by_asking(audited, standard):
     assert raised(result) <= CONFIDENT
 
 
+class Scaled(torch.nn.Module):
+    def __init__(self, network, factor):
+        super().__init__()
+        self.network, self.factor = network, factor
+
+    def forward(self, x):
+        return self.factor * self.network(x)
+
+
+def test_larger_logits_change_no_headline_and_are_told(audited, standard):
+    """The rescaling trap through a whole audit: outputs that lie are said, and lambda at the fitted temperature stays."""
+    headline, raw, fitted = {}, {}, {}
+    for factor in (0.1, 1.0, 10.0):
+        result, folder = audited(Scaled(standard, factor).eval(), "linf:0.05", samples=60)
+        model = result.models[0]
+        headline[factor] = model.metric("fisher_spectral_norm/median").outcome.value
+        raw[factor] = model.metric("fisher_spectral_norm_raw/median").outcome
+        fitted[factor] = model.metric("fitted_temperature").outcome.value
+        if factor != 1:
+            assert 15 in raised(result) and re.search(r"[Cc]hecks? 15\b", page_one(folder))
+    assert headline[0.1] == pytest.approx(headline[1.0], rel=5e-4) and headline[10.0] == pytest.approx(headline[1.0], rel=5e-4)
+    assert fitted[10.0] == pytest.approx(100 * fitted[0.1], rel=1e-3)
+    # The raw value of the same decisions: undefined where outputs are saturated, or far from the other's.
+    small, large = raw[0.1], raw[10.0]
+    assert large.kind == "undefined" or not 0.2 < large.value / small.value < 5
+
+
 class Constant(torch.nn.Module):
     def forward(self, x):
         return torch.eye(10)[3].expand(len(x), 10) + 0 * x.flatten(1)[:, :1]
