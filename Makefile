@@ -17,7 +17,7 @@ demo: $(STAMP) system ## Train, register, audit and rank two small models
 	"$(BIN)/audit" demo
 
 test: $(TEST_STAMP) system ## Install what the tests need and run them
-	"$(BIN)/python" -m pytest -n logical --maxprocesses 4 --dist loadfile
+	"$(BIN)/python" -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 check: lint types contracts test ## Everything that CI checks
 

@@ -21,6 +21,12 @@ from few_metrics import leave_out_costly_metrics
 torch.set_num_threads(1)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests come first, so that none of them is left for one process alone at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(autouse=True)
 def own_folder(tmp_path, monkeypatch):
     """Every test runs in a folder of its own, so that none finds or leaves a store, an audit or a cache in the project."""

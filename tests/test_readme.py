@@ -33,6 +33,7 @@ def commands() -> list[list[str]]:
     return [shlex.split(line, comments=True) for line in lines]
 
 
+@pytest.mark.slow
 def test_the_commands_run(digits_store, tmp_path):
     """`make` and `pip` lines are what brought this test here; the demo itself is `audit demo`."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}

@@ -266,7 +266,7 @@ def test_plan_says_how_long_it_will_take_after_a_few_examples(digits_store):
 def test_metrics_lists_and_defines():
     assert "clean_accuracy" in audit("metrics").output
     assert "S the examples" in audit("metrics", "attack_success_rate").output
-    assert len(json.loads(audit("metrics", "--json").output)) == 54
+    assert len(json.loads(audit("metrics", "--json").output)) == 57
     wrong = audit("metrics", "clean_acuracy")
     assert wrong.exit_code == 2
     assert "did you mean clean_accuracy?" in wrong.output
