@@ -1,6 +1,6 @@
 """Does a sensitivity that needs no attack rank models as attacks do? Twelve small networks on Fashion-MNIST, four architectures.
 
-    python examples/model_zoo.py                  a quarter of an hour or more on one CPU core; trained models and measurements are kept
+    python examples/model_zoo.py                  some 20 minutes of one CPU core; trained models and measurements are kept
     python examples/model_zoo.py --smoke          about a minute: one epoch on few images, good for nothing but trying the script
 
 A VGG, a ResNet, a DenseNet and a ViT are trained in three ways each: on clean images, against PGD within L-infinity 8/255, and with
