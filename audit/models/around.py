@@ -12,7 +12,7 @@ from audit.vocabulary import Capability
 
 
 class Around:
-    """Everything but the answers is that of `inner`; the identity is its own."""
+    """Everything that a subclass does not say otherwise is that of `inner`, but for the answers; the identity is its own."""
 
     def __init__(self, inner: Classifier, identity: ModelIdentity) -> None:
         self._inner = inner

@@ -9,11 +9,12 @@ import torch
 
 from audit.errors import MissingCapability
 from audit.models import Classifier, RowLoss
+from audit.models.around import Around
 from audit.result import ModelIdentity
 from audit.vocabulary import Capability
 
 
-class ComposedClassifier:
+class ComposedClassifier(Around):
     """Scores from `scores`; layers, and gradients with the scores that go with them, from `inside`, unless `lacks` says why not."""
 
     def __init__(
@@ -25,21 +26,15 @@ class ComposedClassifier:
         inside: Classifier | None = None,
         surrogate: Classifier | None = None,
     ) -> None:
+        super().__init__(scores, identity)
         self.surrogate = surrogate
-        self._scores = scores
         self._inside = scores if inside is None else inside
-        self._identity = identity
         self._lacks = lacks
 
     @property
     def alone(self) -> Classifier | None:
         """The one classifier that scores and gradients come from; None where there are two."""
-        return self._scores if self._inside is self._scores else None
-
-    @property
-    def identity(self) -> ModelIdentity:
-        """What was loaded."""
-        return self._identity
+        return self._inner if self._inside is self._inner else None
 
     @property
     def lacks(self) -> Mapping[Capability, str]:
@@ -47,19 +42,9 @@ class ComposedClassifier:
         return self._lacks
 
     @property
-    def classes(self) -> int:
-        """K, the number of classes."""
-        return self._scores.classes
-
-    @property
-    def device(self) -> torch.device:
-        """Where images must live."""
-        return self._scores.device
-
-    @property
     def forward_passes(self) -> int:
         """Images pushed through either so far."""
-        return self._scores.forward_passes + (0 if self._inside is self._scores else self._inside.forward_passes)
+        return self._inner.forward_passes + (0 if self._inside is self._inner else self._inside.forward_passes)
 
     @property
     def backward_passes(self) -> int:
@@ -68,7 +53,7 @@ class ComposedClassifier:
 
     def logits(self, images: torch.Tensor) -> torch.Tensor:
         """Logits or log-probabilities (n, K)."""
-        return self._scores.logits(images)
+        return self._inner.logits(images)
 
     def loss_gradient(self, images: torch.Tensor, loss: RowLoss) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Logits (n, K), loss (n,) and its gradient (n, c, h, w), all of the classifier that gives gradients.
