@@ -9,7 +9,7 @@ import torch
 
 from audit.corruptions import sizes
 from audit.corruptions.kinds import KINDS, corrupted, levels_of
-from audit.corruptions.parameters import BENCHMARK_KINDS, SEVERITIES
+from audit.corruptions.parameters import BENCHMARK_KINDS, SEVERITIES, absent_from
 from audit.data import Chunk, CorruptedImages
 from audit.evidence import MADE_HERE, Corruptions, EvidenceStore
 from audit.models import Classifier
@@ -33,7 +33,7 @@ def kinds_in(found: CorruptedImages) -> tuple[str, ...]:
 
 def not_there(settings: Settings) -> dict[str, str]:
     """The kinds that a folder of corrupted images lacks, and what that costs; nothing where the images are made here."""
-    absent = [kind for kind in BENCHMARK_KINDS if settings.corrupted_kinds and kind not in settings.corrupted_kinds]
+    absent = absent_from(settings.corrupted_kinds) if settings.corrupted_kinds else ()
     if not absent:
         return {}
     because = (

@@ -26,7 +26,7 @@ Sources: Hendrycks & Dietterich 2019 (ImageNet-C, CIFAR-10-C, Tiny ImageNet-C) a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 Row = tuple[float, ...]
 
@@ -145,3 +145,8 @@ SEVERITIES = (1, 2, 3, 4, 5)
 BENCHMARK_KINDS = tuple(_AT_224)[:15]
 EXTRA_KINDS = tuple(_AT_224)[15:]
 KINDS = BENCHMARK_KINDS + EXTRA_KINDS
+
+
+def absent_from(kinds: Collection[str]) -> tuple[str, ...]:
+    """The benchmark's kinds that are not among these, in its order."""
+    return tuple(kind for kind in BENCHMARK_KINDS if kind not in kinds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,8 +19,10 @@ from audit.corruptions.parameters import BENCHMARK_KINDS, KINDS, SEVERITIES
 from audit.engine.sample import Sample
 from audit.engine.summary import class_name, predictions_of
 from audit.engine.table import save_pair
+from audit.errors import Undefined
 from audit.evidence import MADE_HERE, Bools, Corruptions, Evidence, EvidenceKey, EvidenceStore, Floats, ReferenceAttack
 from audit.metrics.calibration import bins_of
+from audit.metrics.corruption import averaged_kinds
 from audit.result import (
     FAILURES_FOLDER,
     CorruptionExample,
@@ -80,10 +83,11 @@ def reliabilities(store: EvidenceStore) -> tuple[Reliability, ...]:
         return ()
     found = [_reliability("clean", scipy.special.softmax(predictions.logits, axis=1).max(axis=1), predictions.correct)]
     evidence = corruptions_of(store)
-    # A mean over fewer kinds than the benchmark's is none of its own.
-    if evidence is not None and not set(BENCHMARK_KINDS) & set(evidence.left_out):
-        places = [place for place, kind in enumerate(evidence.kinds) if kind in BENCHMARK_KINDS]
-        found.append(_reliability("corrupted", evidence.confidence[:, places].ravel(), evidence.correct[:, places].ravel()))
+    if evidence is not None:
+        # A mean over fewer kinds than the benchmark's is none of its own.
+        with suppress(Undefined):
+            places = averaged_kinds(evidence)
+            found.append(_reliability("corrupted", evidence.confidence[:, places].ravel(), evidence.correct[:, places].ravel()))
     for key, value in store.items():
         if isinstance(value, ReferenceAttack) and key.threat is not None:
             probabilities = scipy.special.softmax(value.adversarial_logits, axis=1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from audit import data
-from audit.corruptions.parameters import BENCHMARK_KINDS, KINDS
+from audit.corruptions.parameters import BENCHMARK_KINDS, KINDS, absent_from
 from audit.data import CorruptedImages, Dataset, Resize
 from audit.data.duplicates import contamination, duplicates
 from audit.data.sampling import identity, sample
@@ -131,7 +131,7 @@ def describe(sample: Sample, settings: Settings) -> DataIdentity:
 
 def _kinds_caution(corrupted: CorruptedImages) -> str | None:
     """Where the kinds of a folder are not those of the benchmark."""
-    absent = [kind for kind in BENCHMARK_KINDS if kind not in corrupted.kinds]
+    absent = absent_from(corrupted.kinds)
     others = [kind for kind in corrupted.kinds if kind not in KINDS]
     words = []
     if absent:
